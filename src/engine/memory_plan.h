@@ -1,0 +1,62 @@
+// Which bytes the engine will use and why: a pure function of the machine, the model and the options. Nothing is
+// allocated here; the engine carves everything from the plan's numbers at start, and `info` prints them without a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/config.h"
+#include "ops/state_views.h"
+
+namespace strata {
+
+struct EngineOptions {
+  std::string model_path;
+  std::string mtp_path;              // "": no draft head
+  std::string device = "cpu";        // "plain" or "cpu"
+  int max_context = 0;               // tokens; 0: the model's own length, or what fits
+  int threads = 0;                   // 0: chosen from cores and limits
+  std::string kv = "auto";           // "auto", "f32", "f16"
+  int chunk_rows = 0;                // prompt rows per step; 0: automatic
+};
+
+struct MachineFacts {
+  uint64_t ram_total = 0, ram_available = 0;   // bytes, under the container's limit
+  int physical_cores = 1, usable_cpus = 1;
+};
+
+struct PlanLine {
+  std::string what;                  // "keys and values"
+  uint64_t bytes = 0;
+  bool mapped = false;               // file pages that the system may drop, not memory of our own
+  std::string why;                   // "8192 positions x 3 layers x f16"
+};
+
+struct Plan {
+  std::vector<PlanLine> lines;
+  int max_context = 0;
+  int chunk_rows = 0;
+  int threads = 0;
+  KvFormat kv = KvFormat::f32;
+  size_t n_pages = 0;                // of keys and values
+  uint64_t bytes_own = 0;            // sum of the lines that are not mapped
+  uint64_t bytes_mapped = 0;
+  std::vector<std::string> choices;  // what was chosen automatically and why, one sentence each
+  std::vector<std::string> warnings;
+};
+
+// What the plan needs to know of an opened model.
+struct ModelFacts {
+  ModelConfig config;
+  uint64_t file_bytes = 0;           // of all files
+  uint64_t table_bytes = 0;          // of the n-gram table, of which only some rows are read
+  uint64_t bytes_per_token = 0;      // weights read for one generated token
+  uint64_t float_bytes = 0;          // small tensors converted to float32 at load
+};
+
+// Fails when the context cannot fit, with need, have and the largest context that would.
+Result<Plan> make_plan(const MachineFacts& machine, const ModelFacts& model, const EngineOptions& options);
+
+}  // namespace strata
