@@ -13,7 +13,7 @@
 
 namespace strata {
 
-enum class Access { normal, random, sequential, will_need };
+enum class Access { normal, random, sequential, will_need, not_needed };
 
 class MappedFile {
  public:
@@ -25,6 +25,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  // A hint for the pages that hold any of these bytes; a range beyond the end is cut. not_needed gives back only whole pages inside the range.
   void advise(size_t offset, size_t length, Access access) const;
   // Same size, inode and modification time as when it was opened.
   Status unchanged() const;
@@ -38,8 +39,29 @@ class MappedFile {
   int64_t mtime_ns_ = 0;
 };
 
-// Whole file or, for "-", standard input; more than max_bytes is an error.
+// Whole file (or pipe) or, for "-", standard input; more than max_bytes is an error.
 Result<std::string> read_whole(const std::string& path, size_t max_bytes);
+
+// A file that appears under its name only when it is complete: bytes go to a temporary file beside it, commit() flushes
+// them to the disk and renames. Destroyed without commit, it leaves nothing behind and the old file as it was.
+class FileWriter {
+ public:
+  static Result<std::unique_ptr<FileWriter>> create(const std::string& path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  Status append(std::span<const std::byte> bytes);
+  Status append(std::string_view text) { return append(std::as_bytes(std::span(text))); }
+  Status commit();
+
+ private:
+  FileWriter() = default;
+  std::string path_;       // as the user typed it
+  std::string target_;     // with links resolved
+  std::string temporary_;  // empty once renamed
+  int fd_ = -1;
+};
 
 // Written to a temporary file beside `path`, flushed, then renamed: a full disk leaves the old file as it was.
 Status write_whole(const std::string& path, std::string_view bytes);
