@@ -56,17 +56,20 @@ Status read_error(const std::string& path, int error) {
     case ENOENT:
     case ENOTDIR:
       if (!is_directory(parent_of(path))) {
-        return {Code::not_found, fmt::format("{}: no such file, {} is not a directory", path, parent_of(path)), "check the path"};
+        return {Code::not_found, fmt::format("{}: no such file, {} is not a directory", path, parent_of(path)),
+                "check the path"};
       }
       return {Code::not_found, fmt::format("{}: no such file", path), "check the path"};
     case EACCES:
     case EPERM:
-      return {Code::io, fmt::format("{}: no permission to read it", path), "change its mode or owner, or run as a user who may"};
+      return {Code::io, fmt::format("{}: no permission to read it", path),
+              "change its mode or owner, or run as a user who may"};
     case EMFILE:
     case ENFILE:
       return {Code::io, fmt::format("{}: too many files are open", path), "raise the limit of open files (ulimit -n)"};
     case ENOMEM:
-      return {Code::out_of_memory, fmt::format("{}: not enough memory or address space to read it", path), "free memory or raise ulimit -v"};
+      return {Code::out_of_memory, fmt::format("{}: not enough memory or address space to read it", path),
+              "free memory or raise ulimit -v"};
     default:
       return {Code::io, fmt::format("{}: cannot be read: {}", path, std::strerror(error)), "check the disk"};
   }
@@ -85,7 +88,9 @@ Status not_regular(const std::string& path, mode_t mode) {
   return {Code::invalid_argument, fmt::format("{}: is {}, expected a regular file", path, kind_of(mode)), hint};
 }
 
-int64_t mtime_ns(const struct stat& st) { return int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec; }
+int64_t mtime_ns(const struct stat& st) {
+  return int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
+}
 
 // Asked before opening, because opening a pipe waits for a writer and opening a device may do something.
 Status stat_path(const std::string& path, struct stat* st) {
@@ -124,17 +129,21 @@ Status write_error(const std::string& path, int error) {
     case EDQUOT:
       return {Code::io, fmt::format("{}: the disk is full", path), "free space or write elsewhere" + as_before};
     case EFBIG:
-      return {Code::io, fmt::format("{}: larger than the system allows a file to be", path), "check ulimit -f and the file system" + as_before};
+      return {Code::io, fmt::format("{}: larger than the system allows a file to be", path),
+              "check ulimit -f and the file system" + as_before};
     case ENOENT:
     case ENOTDIR:
-      return {Code::not_found, fmt::format("{}: cannot be written, {} is not a directory", path, parent_of(path)), "create the directory first"};
+      return {Code::not_found, fmt::format("{}: cannot be written, {} is not a directory", path, parent_of(path)),
+              "create the directory first"};
     case EACCES:
     case EPERM:
-      return {Code::io, fmt::format("{}: no permission to write in {}", path, parent_of(path)), "write elsewhere, or change the directory's mode"};
+      return {Code::io, fmt::format("{}: no permission to write in {}", path, parent_of(path)),
+              "write elsewhere, or change the directory's mode"};
     case EROFS:
       return {Code::io, fmt::format("{}: the file system is read-only", path), "write elsewhere"};
     default:
-      return {Code::io, fmt::format("{}: cannot be written: {}", path, std::strerror(error)), "check the disk" + as_before};
+      return {Code::io, fmt::format("{}: cannot be written: {}", path, std::strerror(error)),
+              "check the disk" + as_before};
   }
 }
 
@@ -155,7 +164,8 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0 || ::fstat(fd.get(), &st) != 0) return read_error(path, errno);
   if (!S_ISREG(st.st_mode)) return not_regular(path, st.st_mode);
-  if (st.st_size == 0) return Status{Code::corrupt, fmt::format("{}: the file is empty (0 bytes)", path), "download or copy it again"};
+  if (st.st_size == 0)
+    return Status{Code::corrupt, fmt::format("{}: the file is empty (0 bytes)", path), "download or copy it again"};
   std::unique_ptr<MappedFile> file(new MappedFile);
   const auto size = static_cast<size_t>(st.st_size);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
@@ -181,10 +191,17 @@ void MappedFile::advise(size_t offset, size_t length, Access access) const {
   size_t end = last;
   int advice = MADV_NORMAL;
   switch (access) {
-    case Access::normal: break;
-    case Access::random: advice = MADV_RANDOM; break;
-    case Access::sequential: advice = MADV_SEQUENTIAL; break;
-    case Access::will_need: advice = MADV_WILLNEED; break;
+    case Access::normal:
+      break;
+    case Access::random:
+      advice = MADV_RANDOM;
+      break;
+    case Access::sequential:
+      advice = MADV_SEQUENTIAL;
+      break;
+    case Access::will_need:
+      advice = MADV_WILLNEED;
+      break;
     case Access::not_needed:
       advice = MADV_DONTNEED;
       begin = (offset + page - 1) / page * page;
@@ -205,7 +222,10 @@ Status MappedFile::unchanged() const {
     return {Code::io, fmt::format("{}: the file was replaced by another one while it was in use", path_), hint};
   }
   if (static_cast<size_t>(st.st_size) != size_) {
-    return {Code::io, fmt::format("{}: the file was {} bytes and is now {}, changed while it was in use", path_, size_, st.st_size), hint};
+    return {
+        Code::io,
+        fmt::format("{}: the file was {} bytes and is now {}, changed while it was in use", path_, size_, st.st_size),
+        hint};
   }
   if (mtime_ns(st) != mtime_ns_) {
     return {Code::io, fmt::format("{}: the file was written to while it was in use", path_), hint};
@@ -222,7 +242,8 @@ Result<std::string> read_whole(const std::string& path, size_t max_bytes) {
   if (fd.get() < 0) return read_error(path, errno);
   const size_t expected = S_ISREG(st.st_mode) ? static_cast<size_t>(st.st_size) : 0;
   if (expected > max_bytes) {
-    return Status{Code::out_of_range, fmt::format("{}: {} bytes, at most {} are accepted", path, expected, max_bytes), "give a smaller file"};
+    return Status{Code::out_of_range, fmt::format("{}: {} bytes, at most {} are accepted", path, expected, max_bytes),
+                  "give a smaller file"};
   }
   return read_descriptor(path, fd.get(), expected, max_bytes);
 }

@@ -25,7 +25,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
-  // A hint for the pages that hold any of these bytes; a range beyond the end is cut. not_needed gives back only whole pages inside the range.
+  // A hint for the pages that hold any of these bytes; a range beyond the end is cut. not_needed gives back only whole
+  // pages inside the range.
   void advise(size_t offset, size_t length, Access access) const;
   // Same size, inode and modification time as when it was opened.
   Status unchanged() const;

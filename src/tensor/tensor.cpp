@@ -1,5 +1,7 @@
 #include "tensor/tensor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -41,6 +43,41 @@ const TypeTraits& traits(DType type) {
 }
 
 const char* type_name(DType type) { return traits(type).name; }
+
+Shape Shape::of(std::initializer_list<int64_t> dims) {
+  CHECK(dims.size() >= 1 && dims.size() <= 4, "{} dimensions", dims.size());
+  Shape shape;
+  std::copy(dims.begin(), dims.end(), shape.ne.begin());
+  shape.n_dims = static_cast<int>(dims.size());
+  return shape;
+}
+
+Result<size_t> checked_bytes(DType type, const Shape& shape) {
+  const TypeTraits& t = traits(type);
+  if (shape.n_dims < 1 || shape.n_dims > 4) {
+    return Status{Code::corrupt, fmt::format("has {} dimensions, expected 1 to 4", shape.n_dims)};
+  }
+  for (size_t i = 0; i < shape.ne.size(); ++i) {
+    if (shape.ne[i] < 1) {
+      return Status{Code::corrupt, fmt::format("dimension {} is {}, expected at least 1", i, shape.ne[i])};
+    }
+  }
+  if (shape.ne[0] % t.block_elems != 0) {
+    return Status{Code::corrupt, fmt::format("rows of {} values are not a whole number of {} blocks of {} values",
+                                             shape.ne[0], t.name, t.block_elems)};
+  }
+  int64_t bytes = shape.ne[0] / t.block_elems;
+  int64_t elems = shape.ne[0];
+  bool overflow = __builtin_mul_overflow(bytes, t.block_bytes, &bytes);
+  for (size_t i = 1; i < shape.ne.size(); ++i) {
+    overflow |= __builtin_mul_overflow(bytes, shape.ne[i], &bytes);
+    overflow |= __builtin_mul_overflow(elems, shape.ne[i], &elems);
+  }
+  if (overflow) {
+    return Status{Code::corrupt, fmt::format("the shape {} has more bytes than 63 bits can count", shape.text())};
+  }
+  return static_cast<size_t>(bytes);
+}
 
 std::string Shape::text() const {
   std::string out;

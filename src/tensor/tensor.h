@@ -4,9 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "base/result.h"
 
 namespace strata {
 
@@ -41,11 +44,16 @@ struct Shape {
   std::array<int64_t, 4> ne{1, 1, 1, 1};
   int n_dims = 0;
 
+  static Shape of(std::initializer_list<int64_t> dims);  // 1 to 4 of them
   int64_t elems() const { return ne[0] * ne[1] * ne[2] * ne[3]; }
   int64_t rows() const { return ne[1] * ne[2] * ne[3]; }
   std::string text() const;  // "2560 x 640 x 512"
   bool operator==(const Shape&) const = default;
 };
+
+// Bytes of a whole tensor whose shape came from outside: fails on a dimension below 1, a row that is not a whole number
+// of blocks, and a size beyond 63 bits, saying which.
+Result<size_t> checked_bytes(DType type, const Shape& shape);
 
 // A row-major float matrix somewhere: row r starts at data + r * stride.
 struct MatF32 {

@@ -64,7 +64,8 @@ TEST(MappedFile, GivesEachFailureItsOwnMessage) {
   expect_failure(MappedFile::open(dir.put("f", "x") + "/a").status(), Code::not_found, "is not a directory");
   expect_failure(MappedFile::open("").status(), Code::invalid_argument, "file name is empty");
   expect_failure(MappedFile::open(std::string("a\0b", 3)).status(), Code::invalid_argument, "zero byte");
-  expect_failure(MappedFile::open(dir.path("")).status(), Code::invalid_argument, "is a directory, expected a regular file");
+  expect_failure(MappedFile::open(dir.path("")).status(), Code::invalid_argument,
+                 "is a directory, expected a regular file");
   expect_failure(MappedFile::open("/dev/null").status(), Code::invalid_argument, "is a device");
   expect_failure(MappedFile::open(dir.put("empty", "")).status(), Code::corrupt, "empty (0 bytes)");
   const std::string loop = dir.path("loop");
@@ -135,7 +136,8 @@ TEST(MappedFile, AdviceNeverChangesWhatIsRead) {
   const TempDir dir;
   const std::string bytes(50000, 'z');
   const auto file = MappedFile::open(dir.put("a", bytes)).value();
-  for (const Access access : {Access::normal, Access::random, Access::sequential, Access::will_need, Access::not_needed}) {
+  for (const Access access :
+       {Access::normal, Access::random, Access::sequential, Access::will_need, Access::not_needed}) {
     file->advise(0, bytes.size(), access);
     file->advise(4097, 5000, access);
     file->advise(49999, SIZE_MAX, access);
