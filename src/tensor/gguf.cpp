@@ -18,7 +18,6 @@ constexpr uint32_t kVersion = 3;
 constexpr size_t kHeaderBytes = 24;                        // magic, version, tensor count, key count
 constexpr size_t kMinKeyBytes = 8 + 1 + 4 + 1;             // name length, name, type, the smallest value
 constexpr size_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name length, name, dimensions, one of them, type, offset
-constexpr uint64_t kMinAlignment = 8, kMaxAlignment = 1 << 20;  // 8: every element type can be read in place
 constexpr size_t kShownChars = 100;
 constexpr const char* kAgain = "the file is damaged or was made by a broken tool: download it again";
 constexpr const char* kIncomplete = "the file is incomplete: download it again";
@@ -286,12 +285,12 @@ Status Gguf::Loader::read_alignment() {
   const auto it = own.find("general.alignment");
   if (it == own.end()) return {};
   const auto number = small_number(it->second);
-  if (!number || !std::has_single_bit(*number) || *number < kMinAlignment || *number > kMaxAlignment) {
+  if (!number || !std::has_single_bit(*number) || *number < kGgufMinAlignment || *number > kGgufMaxAlignment) {
     return fail(
         fmt::format("key 'general.alignment' is {}{}, expected a power of two from {} to {}",
                     it->second.is_array ? "an array of " : "",
                     number && !it->second.is_array ? out.value_text(it->second, 20) : gguf_type_name(it->second.type),
-                    kMinAlignment, kMaxAlignment));
+                    kGgufMinAlignment, kGgufMaxAlignment));
   }
   alignment = *number;
   return {};

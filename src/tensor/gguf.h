@@ -22,6 +22,9 @@ enum class GgufType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, strin
 const char* gguf_type_name(GgufType type);
 size_t gguf_type_bytes(GgufType type);  // of one value; 0 for strings and arrays
 
+// What general.alignment may be: a power of two in this range. From 8 on, every element type can be read in place.
+inline constexpr uint64_t kGgufMinAlignment = 8, kGgufMaxAlignment = 1 << 20;
+
 // A value as it lies in the file; arrays stay undecoded until asked for. Arrays of arrays are refused at open.
 struct GgufValue {
   GgufType type = GgufType::u8;     // element type for arrays
