@@ -78,7 +78,8 @@ class Tidy(unittest.TestCase):
         for line, rule, owner in (('auto x = getenv("A");', "key-getenv", None), ("#include <immintrin.h>", "key-intrinsics", "src/cpu/a.h"),
                                   ("#include <sys/mman.h>", "key-os", "src/os/a.h"), ("#include <unistd.h>", "key-os", "src/server/http_socket.h"),
                                   ("#ifdef _WIN32\n#endif", "key-os", "src/os/a.h"), ("#include <nlohmann/json.hpp>", "key-json", "src/base/json.h"),
-                                  ("cudaMalloc(x);", "key-gpu", "src/gpu/device.h"), ("auto t = std::chrono::steady_clock::now();", "key-clock", "src/engine/a.h"),
+                                  ("cudaMalloc(x);", "key-gpu", "src/gpu/device.h"),
+                                  ("auto t = std::chrono::steady_clock::now();", "key-clock", "src/engine/a.h"),
                                   ('auto n = "blk.0";', "key-tensor-names", "src/model/a.h")):
             self.expect({"src/ops/a.h": HEADER + line + "\n"}, "src/ops/a.h:2: " + rule)
             if owner:
@@ -88,6 +89,9 @@ class Tidy(unittest.TestCase):
     def test_a_source_without_a_test_or_a_list_is_found(self):
         self.expect({"tests/os/file_test.cpp": None}, "src/os/file.cpp:1: unit-test")
         self.expect({"src/os/more.cpp": "", "tests/os/more_test.cpp": ""}, "src/os/more.cpp:1: cmake-list", "tests/os/more_test.cpp:1: cmake-list")
+        part = {"src/os/file_uring.cpp": "", "CMakeLists.txt": ROOM.replace("file.cpp", "file.cpp file_uring.cpp")}
+        self.expect(part)
+        self.expect({**part, "src/os/file_uring.h": HEADER}, "src/os/file_uring.cpp:1: unit-test")
         self.expect({"fuzz/os/file_fuzz.cpp": ""}, "fuzz/os/file_fuzz.cpp:1: cmake-list")
         self.expect({"CMakeLists.txt": "# file.cpp\n" + ROOM.replace("file.cpp", "")}, "src/os/file.cpp:1: cmake-list")
 
