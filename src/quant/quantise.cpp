@@ -386,7 +386,7 @@ void encode(const float* x, BlockMXFP4& b) {
   const double fitted = std::fabs(fit_scale(x, 32, TableCodes{kFp4DoubledValues}));
   int exponent = -126;
   if (fitted > 0) std::frexp(fitted, &exponent);
-  const int near = std::clamp(exponent + 128, 1, 252);
+  const int near = std::clamp(exponent + 128, 1, 251);  // above, the largest code would not be a finite float
   b.e = best_scale_byte(x, 32, near - 1, near + 1, mxfp4_scale);
   encode_table(x, 32, mxfp4_scale(b.e), TableCodes{kFp4DoubledValues}, b.qs);
 }

@@ -1,6 +1,7 @@
 // Floats to blocks, plainly: for fixtures, synthetic models and KV rows in tests, not for publishing models.
 // Codes and scales are searched for the least squared error of each group on its own; no importance weights.
-// Input must be finite; values beyond what a format's scale can hold saturate. Decoding: reference.h.
+// Input must be finite; values beyond what a format's scale can hold saturate, those of F16 and BF16 round as half.h
+// says. Decoding: reference.h.
 #pragma once
 
 #include <cstddef>
