@@ -460,8 +460,8 @@ Result<Gguf> Gguf::load(std::vector<Shard> shards) {
   }
   if (n_tensors && *n_tensors != out.tensors_.size()) {
     return Status{Code::corrupt,
-                  fmt::format("{}: key 'split.tensors.count' is {}, but {} have {} tensors", out.path(), *n_tensors,
-                              n == 1 ? "the file seems to" : fmt::format("the {} shards", n), out.tensors_.size()),
+                  fmt::format("{}: key 'split.tensors.count' is {}, but {} {} tensors", out.path(), *n_tensors,
+                              n == 1 ? "the file has" : fmt::format("the {} shards have", n), out.tensors_.size()),
                   "the shards are not from one model: download all of them again"};
   }
   return out;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/utf8.h"
 #include "tensor/gguf.h"
 
 namespace strata {
@@ -58,26 +59,9 @@ std::string_view string_at(const std::byte* at) {
   return {reinterpret_cast<const char*>(at + sizeof(uint64_t)), static_cast<size_t>(raw<uint64_t>(at))};
 }
 
-// Length of the valid UTF-8 sequence at `at`, 0 when there is none. Overlong forms and surrogates are not valid.
-size_t utf8_step(std::string_view s, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[at + i]); };
-  const auto follows = [&](size_t i) { return at + i < s.size() && (byte(i) & 0xC0) == 0x80; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4 || !follows(1)) return 0;
-  if (lead < 0xE0) return 2;
-  const unsigned second = byte(1);
-  if (lead < 0xF0) {
-    const bool bad = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F);
-    return !bad && follows(2) ? 3 : 0;
-  }
-  const bool bad = (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);
-  return !bad && follows(2) && follows(3) ? 4 : 0;
-}
-
 // One character as it may be shown, and how many bytes of the input it stands for.
 std::string shown(std::string_view s, size_t at, size_t* used) {
-  const size_t n = utf8_step(s, at);
+  const size_t n = utf8_length(s, at);
   const auto lead = static_cast<unsigned char>(s[at]);
   *used = n == 0 ? 1 : n;
   if (lead == '\n') return "\\n";
@@ -171,7 +155,7 @@ Status check_gguf_name(std::string_view name) {
   if (name.size() > 65535)
     return {Code::corrupt, fmt::format("the name has {} bytes, at most 65535 are allowed", name.size())};
   for (size_t at = 0, n = 0; at < name.size(); at += n) {
-    n = utf8_step(name, at);
+    n = utf8_length(name, at);
     if (n == 0) return {Code::corrupt, fmt::format("the name is not valid UTF-8 at its byte {}", at)};
   }
   return {};
