@@ -19,4 +19,6 @@ Result<Buffer> HostMemory::allocate(size_t bytes, const std::string& purpose) {
 
 void HostMemory::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
+void HostMemory::zero(void* at, size_t bytes) { std::memset(at, 0, bytes); }
+
 }  // namespace strata

@@ -10,6 +10,8 @@
 
 namespace strata {
 
+inline constexpr int kPageTokens = 64;  // positions in one page of keys and values
+
 // Owned, zeroed, 64-byte aligned. Host pages are not touched until used, so a large reserve costs nothing by itself.
 class Buffer {
  public:
@@ -34,12 +36,14 @@ class Memory {
   // purpose appears in the error when there is not enough memory.
   virtual Result<Buffer> allocate(size_t bytes, const std::string& purpose) = 0;
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  virtual void zero(void* at, size_t bytes) = 0;
 };
 
 class HostMemory final : public Memory {
  public:
   Result<Buffer> allocate(size_t bytes, const std::string& purpose) override;
   void copy(void* to, const void* from, size_t bytes) override;
+  void zero(void* at, size_t bytes) override;
 };
 
 // Hands out aligned pieces of one buffer; the plan has counted them, so running out is a bug.

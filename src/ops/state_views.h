@@ -8,11 +8,11 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "ops/memory.h"
 
 namespace strata {
 
-inline constexpr int kMaxWindow = 8;    // rows of generated text in one step of one sequence
-inline constexpr int kPageTokens = 64;  // positions in one page of keys and values
+inline constexpr int kMaxWindow = 8;  // rows of generated text in one step of one sequence
 
 enum class RowRole : uint8_t { generated, prompt };  // decides the arithmetic of a row
 
