@@ -24,6 +24,8 @@ Result<Json> parse_json(std::string_view text, const std::string& what, int max_
     return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& e) {
     return Status(Code::invalid_argument, fmt::format("{}: not valid JSON at byte {}", what, e.byte), "check the syntax there");
+  } catch (const Json::out_of_range&) {
+    return Status(Code::invalid_argument, what + ": a number is too large for 64-bit floating point", "write a smaller number");
   }
 }
 

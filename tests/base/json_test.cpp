@@ -19,4 +19,11 @@ TEST(Json, NamesTheByteOfASyntaxError) {
   EXPECT_NE(parse_json("{\"a\": }", "tools.json").status().text().find("tools.json: not valid JSON at byte 7"), std::string::npos);
 }
 
+TEST(Json, RefusesANumberThatOverflows) {
+  const auto v = parse_json("[1, -2.5e1033]", "request");
+  ASSERT_FALSE(v.ok());
+  EXPECT_NE(v.status().text().find("request: a number is too large"), std::string::npos);
+  EXPECT_TRUE(parse_json("[1e308, 1e-999, 123456789012345678901234567890]", "request").ok());
+}
+
 }  // namespace strata
