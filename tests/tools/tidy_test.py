@@ -91,7 +91,7 @@ class Tidy(unittest.TestCase):
         self.expect({"src/os/more.cpp": "", "tests/os/more_test.cpp": ""}, "src/os/more.cpp:1: cmake-list", "tests/os/more_test.cpp:1: cmake-list")
         part = {"src/os/file_uring.cpp": "", "CMakeLists.txt": ROOM.replace("file.cpp", "file.cpp file_uring.cpp")}
         self.expect(part)
-        self.expect({**part, "src/os/file_uring.h": HEADER}, "src/os/file_uring.cpp:1: unit-test")
+        self.expect({**part, "tests/os/file_test.cpp": None}, "src/os/file.cpp:1: unit-test", "src/os/file_uring.cpp:1: unit-test")
         self.expect({"fuzz/os/file_fuzz.cpp": ""}, "fuzz/os/file_fuzz.cpp:1: cmake-list")
         self.expect({"CMakeLists.txt": "# file.cpp\n" + ROOM.replace("file.cpp", "")}, "src/os/file.cpp:1: cmake-list")
 
