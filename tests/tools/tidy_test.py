@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tools/tidy on small crafted trees: each rule finds its fault, in its place, and nothing else."""
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -10,27 +11,33 @@ TIDY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/tid
 HEADER = "#pragma once\n"
 ROOM = "strata_room(os SOURCES file.cpp DEPS base)\nstrata_test(os/file)\n"
 CLEAN = {"CMakeLists.txt": ROOM, "src/os/file.cpp": "int f() { return 1; }\n", "tests/os/file_test.cpp": "// a test\n"}
+RUN = runpy.run_path(TIDY)["run"]
 
 
-def tidy(files):
-    """Runs tidy on CLEAN with these files added (None removes one); the findings as "path:line: rule", and the exit code."""
-    with tempfile.TemporaryDirectory() as root:
-        for path, content in {**CLEAN, **files}.items():
-            if content is None:
-                continue
-            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
-            with open(os.path.join(root, path), "wb") as file:
-                file.write(content if isinstance(content, bytes) else content.encode())
-        run = subprocess.run([sys.executable, TIDY, "--root", root], capture_output=True, text=True)
-    assert not run.stderr, run.stderr
-    return [": ".join(line.split(": ")[:2]) for line in run.stdout.splitlines()[:-1]], run.returncode
+def write_tree(root, files):
+    """CLEAN with these files added; None removes one."""
+    for path, content in {**CLEAN, **files}.items():
+        if content is None:
+            continue
+        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+        with open(os.path.join(root, path), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
 
 
 class Tidy(unittest.TestCase):
     def expect(self, files, *findings):
-        found, code = tidy(files)
+        with tempfile.TemporaryDirectory() as root:
+            write_tree(root, files)
+            found = [f"{f.path}:{f.line}: {f.rule}" for f in RUN(root)[1]]
         self.assertEqual(sorted(found), sorted(findings))
-        self.assertEqual(code, 1 if findings else 0)
+
+    def test_findings_are_printed_in_order_and_fail_the_run(self):
+        with tempfile.TemporaryDirectory() as root:
+            write_tree(root, {"src/os/a.h": "", "docs/a.md": "TO" + "DO\n"})
+            run = subprocess.run([sys.executable, TIDY, "--root", root], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.stdout.splitlines(), ['docs/a.md:1: unfinished: "TO' + 'DO" may not stand here',
+                                                   "src/os/a.h:1: pragma-once: a header without #pragma once", "tidy: 5 files, 2 problems"])
 
     def test_a_clean_tree_passes(self):
         self.expect({})
