@@ -18,7 +18,10 @@ add_compile_options(-Wall -Wextra -Werror=return-type -ffp-contract=off -fno-mat
 if(STRATA_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=address,undefined)
-elseif(STRATA_SANITIZE)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-restrict)  # g++ 12 warns falsely about std::string
+endif()
+if(STRATA_SANITIZE)
   add_compile_options(-fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${STRATA_SANITIZE})
 endif()

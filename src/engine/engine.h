@@ -93,8 +93,12 @@ class Engine {
   std::unique_ptr<Parts> parts_;
 };
 
-// Facts of a file for `info`, without placing it: what it is, what it costs. Fails when it is not a model that can run.
-Result<ModelFacts> inspect_model(const std::string& model_path, const std::string& mtp_path);
-MachineFacts machine_facts();
+// What a file is and what it would cost on this machine, for `info`, without placing it. Fails when it cannot run.
+struct Inspection {
+  ModelFacts facts;
+  std::vector<std::string> notes;
+  Result<Plan> plan;
+};
+Result<Inspection> inspect_model(const EngineOptions& options, const Machine& machine);
 
 }  // namespace strata

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "model/config.h"
-#include "ops/state_views.h"
+#include "ops/ops.h"
+#include "os/machine.h"
 
 namespace strata {
 
@@ -20,11 +22,6 @@ struct EngineOptions {
   int threads = 0;                   // 0: chosen from cores and limits
   std::string kv = "auto";           // "auto", "f32", "f16"
   int chunk_rows = 0;                // prompt rows per step; 0: automatic
-};
-
-struct MachineFacts {
-  uint64_t ram_total = 0, ram_available = 0;   // bytes, under the container's limit
-  int physical_cores = 1, usable_cpus = 1;
 };
 
 struct PlanLine {
@@ -56,7 +53,14 @@ struct ModelFacts {
   uint64_t float_bytes = 0;          // small tensors converted to float32 at load
 };
 
+// Scratch memory an implementation will reserve for shapes; a pure function of each back end.
+using ScratchFn = std::function<size_t(const OpsShapes&)>;
+
+OpsShapes ops_shapes(const ModelConfig& config, int max_rows, int max_context);
+
 // Fails when the context cannot fit, with need, have and the largest context that would.
-Result<Plan> make_plan(const MachineFacts& machine, const ModelFacts& model, const EngineOptions& options);
+Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const EngineOptions& options, const ScratchFn& scratch);
+
+inline constexpr int kMarks = 4;   // checkpoints a sequence keeps for rewinding
 
 }  // namespace strata

@@ -1,0 +1,47 @@
+// Rows of sequences in, logits out: builds the batch, runs the blocks, and leaves commit to the caller.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/memory_plan.h"
+#include "layers/block.h"
+#include "state/sequence.h"
+
+namespace strata {
+
+// The next rows of one sequence; all work of a step has one role.
+struct Work {
+  Sequence* sequence = nullptr;
+  std::span<const TokenRecord> rows;
+};
+
+class Forward {
+ public:
+  static Result<std::unique_ptr<Forward>> create(Ops& ops, std::shared_ptr<const Model> model, Store& store, const Plan& plan);
+
+  // Begins the sequences, computes. The caller commits each sequence, whatever it does with the result.
+  Status run(std::span<const Work> work, const std::function<void(int)>& after_block = nullptr);
+  Status run(Sequence& sequence, std::span<const TokenRecord> rows) {
+    const Work one{&sequence, rows};
+    return run(std::span(&one, 1));
+  }
+
+  // Logits of rows [first, first + n) of the last batch, n <= kLogitRows; valid until the next call.
+  MatF32 logits(int first, int n);
+  const Activations& activations() const { return *activations_; }
+
+ private:
+  Forward(Ops& ops, std::shared_ptr<const Model> model, Store& store) : model_(std::move(model)), context_{ops, *model_, store} {}
+  Status add(const Work& work);
+  void add_ngrams(const Sequence& sequence, std::span<const TokenRecord> rows);
+
+  std::shared_ptr<const Model> model_;
+  LayerContext context_;
+  std::unique_ptr<Activations> activations_;
+  Batch batch_;
+  std::vector<TokenId> window_;   // ids before and in the rows being hashed
+};
+
+}  // namespace strata
