@@ -1,5 +1,7 @@
 #include "engine/device_choice.h"
 
+#include "cpu/ops_cpu.h"
+
 namespace strata {
 
 Status check_device(const std::string& name) {
@@ -10,7 +12,7 @@ Status check_device(const std::string& name) {
 Device make_device(const std::string& name, int threads) {
   Device d;
   d.pool = std::make_unique<WorkerPool>(threads);
-  d.ops = make_plain_ops();
+  d.ops = name == "plain" ? make_plain_ops() : make_cpu_ops(*d.pool);
   return d;
 }
 
