@@ -370,8 +370,9 @@ Status Gguf::Loader::check_overlaps(size_t first) const {
   std::vector<const GgufTensor*> sorted;
   sorted.reserve(out.tensors_.size() - first);
   for (size_t i = first; i < out.tensors_.size(); ++i) sorted.push_back(&out.tensors_[i]);
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto* a, const auto* b) { return a->file_offset < b->file_offset; });
+  std::sort(sorted.begin(), sorted.end(), [](const GgufTensor* a, const GgufTensor* b) {
+    return a->file_offset != b->file_offset ? a->file_offset < b->file_offset : a < b;
+  });
   for (size_t i = 1; i < sorted.size(); ++i) {
     const GgufTensor &a = *sorted[i - 1], &b = *sorted[i];
     const uint64_t end = add_saturating(a.file_offset, a.bytes);

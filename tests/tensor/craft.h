@@ -49,7 +49,8 @@ struct Craft {
   }
   // Header, padding to `alignment`, data.
   std::string bytes(size_t alignment = 32) const {
-    std::string out = "GGUF" + le(version) + le(n_tensors) + le(n_keys) + keys + tensors;
+    std::string out = "GGUF";
+    out += le(version) + le(n_tensors) + le(n_keys) + keys + tensors;
     out.append((alignment - out.size() % alignment) % alignment, '\0');
     return out + data;
   }
