@@ -20,9 +20,8 @@ MergeTable::MergeTable(std::vector<Merge> by_rank, int32_t n_tokens) : by_rank_(
   for (size_t i = 0; i < n; ++i) ranks_[fill[static_cast<size_t>(by_rank_[i].left)]++] = static_cast<uint32_t>(i);
   const auto right_of = [&](uint32_t rank) { return by_rank_[rank].right; };
   for (size_t row = 0; row + 1 < rows_.size(); ++row) {
-    // Ranks of a row lie in rising order, and stable sorting keeps the first of equal pairs first.
-    std::stable_sort(ranks_.begin() + rows_[row], ranks_.begin() + rows_[row + 1],
-                     [&](uint32_t a, uint32_t b) { return right_of(a) < right_of(b); });
+    std::sort(ranks_.begin() + rows_[row], ranks_.begin() + rows_[row + 1],
+              [&](uint32_t a, uint32_t b) { return right_of(a) != right_of(b) ? right_of(a) < right_of(b) : a < b; });
   }
   rights_.resize(n);
   std::transform(ranks_.begin(), ranks_.end(), rights_.begin(), right_of);

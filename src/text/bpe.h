@@ -1,5 +1,6 @@
 // Byte pair merging: the rank table of a vocabulary and the merging of one pre-token.
-// Promises the standard result (always the merge of lowest rank, of these the leftmost) in O(n log n) for any table and input.
+// Promises the standard result (always the merge of lowest rank, of these the leftmost) in O(n log n) for any table and
+// input.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ class MergeTable {
 
  private:
   std::vector<Merge> by_rank_;
-  // The pairs as rows by left id, sorted by right id in a row: a search needs no hash that a crafted table could defeat.
+  // The pairs as rows by left id, sorted by right id in a row: a search needs no hash that a crafted table could
+  // defeat.
   std::vector<uint32_t> rows_;  // [n_tokens + 1]
   std::vector<int32_t> rights_;
   std::vector<uint32_t> ranks_;

@@ -102,6 +102,8 @@ class Matcher {
 
 }  // namespace
 
-size_t pretoken_end(std::string_view text, size_t pos) { return Matcher(text).pretoken_end(pos); }
+size_t pretoken_end(std::string_view text, size_t pos) {
+  return Matcher(text).pretoken_end(pos);
+}
 
 }  // namespace strata

@@ -40,7 +40,9 @@ bool append_alphabet_bytes(std::string_view spelled, std::vector<char>& out) {
   return true;
 }
 
-bool is_added(TokenKind kind) { return kind == TokenKind::control || kind == TokenKind::user_defined; }
+bool is_added(TokenKind kind) {
+  return kind == TokenKind::control || kind == TokenKind::user_defined;
+}
 
 std::string quoted(std::string_view text) {
   constexpr size_t kShown = 80;
@@ -64,14 +66,15 @@ Result<Vocabulary> read_vocabulary(const Gguf& file) {
   const std::string types_key = "tokenizer.ggml.token_type";
   if (const GgufValue* types = file.find(types_key); types != nullptr) {
     if (!types->is_array || types->type != GgufType::i32)
-      return Status(Code::corrupt, fmt::format("{}: {} is {} of type {}, expected an array of type i32", file.file_name(),
-                                               types_key, types->is_array ? "an array" : "one value",
-                                               gguf_type_name(types->type)));
+      return Status(Code::corrupt,
+                    fmt::format("{}: {} is {} of type {}, expected an array of type i32", file.file_name(), types_key,
+                                types->is_array ? "an array" : "one value", gguf_type_name(types->type)));
   }
   ASSIGN_OR_RETURN(vocabulary.types, file.get_int_array(types_key));
   const std::string merges_key = "tokenizer.ggml.merges";
   if (file.find(merges_key) == nullptr)
-    return Status(Code::unsupported, fmt::format("{}: no {}, so its tokenizer is not complete", file.file_name(), merges_key),
+    return Status(Code::unsupported,
+                  fmt::format("{}: no {}, so its tokenizer is not complete", file.file_name(), merges_key),
                   "open the model's main file; a draft head's file has token names but no merges");
   ASSIGN_OR_RETURN(vocabulary.merges, file.get_string_array(merges_key));
   for (const char* name : {"eos", "bos", "padding"}) {
@@ -138,13 +141,15 @@ struct Tokenizer::Builder {
       if (spelled[static_cast<size_t>(i)]) out.ordinary_.try_emplace(bytes, id);
       if (!is_added(out.kind(id))) continue;
       if (bytes.size() > kMarkerBytesMax)
-        return {Code::unsupported, fmt::format("token {} is a control or user-defined token of {} bytes; at most {} are supported",
-                                               i, bytes.size(), kMarkerBytesMax)};
+        return {Code::unsupported,
+                fmt::format("token {} is a control or user-defined token of {} bytes; at most {} are supported", i,
+                            bytes.size(), kMarkerBytesMax)};
       out.added_.push_back({bytes, id});
       out.starts_added_[static_cast<uint8_t>(bytes.front())] = true;
     }
     const auto same = [](const Added& a, const Added& b) { return a.bytes == b.bytes; };
-    std::stable_sort(out.added_.begin(), out.added_.end(), [](const Added& a, const Added& b) { return a.bytes < b.bytes; });
+    std::sort(out.added_.begin(), out.added_.end(),
+              [](const Added& a, const Added& b) { return a.bytes != b.bytes ? a.bytes < b.bytes : a.id < b.id; });
     out.added_.erase(std::unique(out.added_.begin(), out.added_.end(), same), out.added_.end());
     return {};
   }
@@ -201,7 +206,8 @@ struct Tokenizer::Builder {
     std::vector<TokenId>& ids = out.stop_ids_;
     if (in.eos) {
       if (!out.contains(*in.eos))
-        return {Code::corrupt, fmt::format("tokenizer.ggml.eos_token_id is {}, beyond the {} tokens", in.eos->v, out.vocab_size())};
+        return {Code::corrupt,
+                fmt::format("tokenizer.ggml.eos_token_id is {}, beyond the {} tokens", in.eos->v, out.vocab_size())};
       ids.push_back(*in.eos);
     }
     for (const std::string_view name : {kTurnEnd, kTextEnd}) {
@@ -226,12 +232,14 @@ Result<Tokenizer> Tokenizer::open(const Gguf& file) {
   return tokenizer;
 }
 
-// Encodes stretches of ordinary text, one after another, into one list. A pre-token seen before is copied from where its
-// ids were first written: the memory for that is bounded, and a newer pre-token takes an older one's place.
+// Encodes stretches of ordinary text, one after another, into one list. A pre-token seen before is copied from where
+// its ids were first written: the memory for that is bounded, and a newer pre-token takes an older one's place.
 class Tokenizer::Encoder {
  public:
   Encoder(const Tokenizer& tokenizer, size_t text_bytes)
-      : tokenizer_(tokenizer), merger_(tokenizer.merges_), seen_(std::bit_ceil(std::clamp<size_t>(text_bytes / 8, 16, 16384))) {
+      : tokenizer_(tokenizer),
+        merger_(tokenizer.merges_),
+        seen_(std::bit_ceil(std::clamp<size_t>(text_bytes / 8, 16, 16384))) {
     text_.reserve(text_bytes);
     ids_.reserve(text_bytes / 4 + 1);
   }
@@ -337,7 +345,9 @@ Tokenizer::Marker Tokenizer::longest_marker(std::string_view text) const {
   auto begin = added_.begin(), end = added_.end();
   for (size_t depth = 0; depth < text.size(); ++depth) {
     const int wanted = static_cast<uint8_t>(text[depth]);
-    const auto byte = [&](const Added& a) { return depth < a.bytes.size() ? static_cast<uint8_t>(a.bytes[depth]) : -1; };
+    const auto byte = [&](const Added& a) {
+      return depth < a.bytes.size() ? static_cast<uint8_t>(a.bytes[depth]) : -1;
+    };
     begin = std::partition_point(begin, end, [&](const Added& a) { return byte(a) < wanted; });
     end = std::partition_point(begin, end, [&](const Added& a) { return byte(a) == wanted; });
     if (begin == end) break;
@@ -374,7 +384,9 @@ bool Tokenizer::is_hidden(TokenId id) const {
   return k == TokenKind::control || k == TokenKind::unknown || k == TokenKind::unused;
 }
 
-std::string Tokenizer::piece_text(TokenId id) const { return escaped(bytes(id)); }
+std::string Tokenizer::piece_text(TokenId id) const {
+  return escaped(bytes(id));
+}
 
 std::optional<TokenId> Tokenizer::find(std::string_view bytes) const {
   const auto added = std::lower_bound(added_.begin(), added_.end(), bytes,

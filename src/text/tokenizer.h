@@ -1,7 +1,7 @@
 // Text to token ids and back: byte-level byte pair encoding with the vocabulary of a model file.
-// Promises: control tokens come from trusted text alone; any bytes encode, and decode to their normal form C (bytes that
-// are not UTF-8 unchanged); linear time but for the n log n of merging one pre-token. Never adds a begin or end token.
-// Immutable after open(): any number of threads may use one tokenizer.
+// Promises: control tokens come from trusted text alone; any bytes encode, and decode to their normal form C (bytes
+// that are not UTF-8 unchanged); linear time but for the n log n of merging one pre-token. Never adds a begin or end
+// token. Immutable after open(): any number of threads may use one tokenizer.
 #pragma once
 
 #include <array>
@@ -40,7 +40,10 @@ enum class Special {
   parse,  // control and user-defined tokens are recognised, the longest first
 };
 
-enum class Control { hide, show };  // control, unknown and unused tokens when decoding; user-defined ones are always text
+enum class Control {
+  hide,
+  show
+};  // control, unknown and unused tokens when decoding; user-defined ones are always text
 
 class Tokenizer {
  public:
@@ -67,8 +70,8 @@ class Tokenizer {
   // These need an id that the vocabulary contains.
   std::string_view bytes(TokenId id) const;
   TokenKind kind(TokenId id) const;
-  bool is_hidden(TokenId id) const;            // not shown by Control::hide
-  std::string piece_text(TokenId id) const;    // for people: escaped() bytes
+  bool is_hidden(TokenId id) const;          // not shown by Control::hide
+  std::string piece_text(TokenId id) const;  // for people: escaped() bytes
 
   // The token with these bytes (" the", "<|im_end|>"); the lowest id where several have them, added tokens first.
   std::optional<TokenId> find(std::string_view bytes) const;
@@ -94,9 +97,9 @@ class Tokenizer {
   std::vector<TokenId> encode_runs(std::string_view text, std::span<const Run> trusted) const;
   Marker longest_marker(std::string_view text) const;  // at the beginning of the text
 
-  std::vector<char> arena_;       // the bytes of all tokens, one after another
-  std::vector<size_t> offsets_;   // [vocab_size + 1] into arena_
-  std::vector<TokenKind> kinds_;  // [vocab_size]
+  std::vector<char> arena_;                                 // the bytes of all tokens, one after another
+  std::vector<size_t> offsets_;                             // [vocab_size + 1] into arena_
+  std::vector<TokenKind> kinds_;                            // [vocab_size]
   std::unordered_map<std::string_view, TokenId> ordinary_;  // what merging can make
   std::vector<Added> added_;                                // control and user-defined tokens, sorted by bytes
   std::array<bool, 256> starts_added_{};                    // by first byte

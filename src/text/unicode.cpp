@@ -4,8 +4,11 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
@@ -14,7 +17,9 @@ namespace strata {
 
 namespace {
 
-uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
+uint8_t byte_at(std::string_view text, size_t i) {
+  return static_cast<uint8_t>(text[i]);
+}
 
 // How many bytes a character with this first byte has, and what its second byte may be; 0 for a byte that starts none.
 // The bounds exclude overlong forms, surrogates and code points above U+10FFFF.
@@ -35,7 +40,9 @@ constexpr Lead lead_of(uint8_t b) {
 
 constexpr int32_t kHangulFirst = 0xAC00, kHangulEnd = 0xD7A4;
 
-const utf8proc_property_t& property(int32_t code_point) { return *utf8proc_get_property(code_point); }
+const utf8proc_property_t& property(int32_t code_point) {
+  return *utf8proc_get_property(code_point);
+}
 
 bool is_mark(const utf8proc_property_t& p) {
   return p.category == UTF8PROC_CATEGORY_MN || p.category == UTF8PROC_CATEGORY_MC || p.category == UTF8PROC_CATEGORY_ME;
@@ -73,17 +80,29 @@ bool is_composed(int32_t code_point) {
   return p.decomp_seqindex == UINT16_MAX || p.decomp_type != 0;
 }
 
-// Canonical order: each run of characters with a combining class is sorted by it; equals keep their order.
+uint8_t class_at(int32_t code_point) {
+  return static_cast<uint8_t>(property(code_point).combining_class);
+}
+
+// Sorts by combining class, equals in their order, by counting: a run may be as long as the text.
+void sort_by_class(std::span<int32_t> run) {
+  std::array<size_t, 257> begins{};
+  for (const int32_t c : run) ++begins[class_at(c) + size_t{1}];
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  const std::vector<int32_t> before(run.begin(), run.end());
+  for (const int32_t c : before) run[begins[class_at(c)]++] = c;
+}
+
+// Canonical order: each run of characters with a combining class is sorted by it.
 void order_marks(std::vector<int32_t>& code_points) {
-  const auto class_at = [](int32_t c) { return property(c).combining_class; };
   for (auto run = code_points.begin(); run != code_points.end();) {
     if (class_at(*run) == 0) {
       ++run;
       continue;
     }
-    const auto end = std::find_if(run, code_points.end(), [&](int32_t c) { return class_at(c) == 0; });
-    const auto before = [&](int32_t a, int32_t b) { return class_at(a) < class_at(b); };
-    if (!std::is_sorted(run, end, before)) std::stable_sort(run, end, before);
+    const auto end = std::find_if(run, code_points.end(), [](int32_t c) { return class_at(c) == 0; });
+    const auto before = [](int32_t a, int32_t b) { return class_at(a) < class_at(b); };
+    if (!std::is_sorted(run, end, before)) sort_by_class({run, end});
     run = end;
   }
 }
