@@ -84,7 +84,7 @@ class [[nodiscard]] Result {
 // Returns the failure of an expression of type Status from the enclosing function.
 #define RETURN_IF_ERROR(expr)                                  \
   do {                                                         \
-    if (::strata::Status status_ = (expr); !status_.ok()) return status_; \
+    if (::strata::Status failure_of_expr = (expr); !failure_of_expr.ok()) return failure_of_expr; \
   } while (0)
 // ASSIGN_OR_RETURN(auto x, f()): x = value of the Result, or return its failure.
 #define ASSIGN_OR_RETURN(lhs, expr) ASSIGN_OR_RETURN_(STRATA_CONCAT(result_, __LINE__), lhs, expr)

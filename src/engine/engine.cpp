@@ -4,11 +4,13 @@
 #include <chrono>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <unordered_set>
 
 #include "engine/device_choice.h"
 #include "engine/forward.h"
 #include "engine/scheduler.h"
+#include "engine/speculative.h"
 #include "experts/store.h"
 #include "model/weights.h"
 #include "state/sequence.h"
@@ -47,6 +49,7 @@ struct Active {
   uint64_t logits_hash = 0;
   double start_s = 0, first_token_s = 0;
   Timings timings;
+  DraftPolicy drafts{0};
 
   std::span<const TokenRecord> rest() const { return std::span(unread).subspan(read); }
 };
@@ -72,6 +75,9 @@ struct Engine::Parts {
   std::vector<const GdnWeights*> gdn_weights;
   std::unique_ptr<Sequence> sequence;
   std::unique_ptr<Forward> forward;
+  std::unique_ptr<Drafter> drafter;   // null without a draft head
+  int max_drafts = 0;
+  bool tainted = false;               // a failed request may have left values that must not be reused
 
   std::deque<Active> queue;
   RequestId next_id = 1;
@@ -85,7 +91,11 @@ struct Engine::Parts {
   void finish(Active& a, FinishReason reason, Status status);
   // One step of a request; true when it has ended.
   bool advance(Active& a);
-  bool deliver(Active& a, MatF32 logits);
+  bool read_prompt(Active& a);
+  bool generate(Active& a);
+  // Draws the token at `position` from a row of logits and hands it over; nothing when the request has ended by it.
+  std::optional<TokenId> deliver(Active& a, MatF32 logits, Pos position);
+  bool fail(Active& a, Status status) { return finish(a, FinishReason::failed, std::move(status)), true; }
 };
 
 Status Engine::Parts::allocate() {
@@ -98,6 +108,7 @@ Status Engine::Parts::allocate() {
   ASSIGN_OR_RETURN(sequence, Sequence::create(*pages, running_geometry(model->config), {plan.max_context, plan.chunk_rows},
                                               [this](SequenceView& view) { device.ops->settle(gdn_weights, view); }));
   ASSIGN_OR_RETURN(forward, Forward::create(ops, model, *store, plan));
+  if (forward->has_draft_head()) drafter = std::make_unique<Drafter>(*forward, *sequence);
   return {};
 }
 
@@ -125,20 +136,21 @@ void Engine::Parts::start(Active& a) {
   int position = a.unread.empty() ? sequence->next_position() : a.unread.back().pos.t + 1;
   for (size_t i = same; i < prompt.size(); ++i) a.unread.push_back(TokenRecord::text(prompt[i], position++, RowRole::prompt));
   a.history = prompt;
+  a.drafts = DraftPolicy(drafter ? max_drafts : 0);
 }
 
 void Engine::Parts::finish(Active& a, FinishReason reason, Status status) {
   a.timings.decode_s = a.first_token_s > 0 ? now_s() - a.first_token_s : 0;
   if (a.first_token_s == 0 && a.started) a.timings.prompt_s = now_s() - a.start_s;
-  const int decoded = std::max(0, a.timings.generated_tokens - 1);
-  a.timings.bytes_read = facts.bytes_per_token * static_cast<uint64_t>(decoded);
+  a.timings.bytes_read = facts.bytes_per_token * static_cast<uint64_t>(a.timings.steps);
+  tainted = tainted || reason == FinishReason::failed;
   a.sink->on_finished({reason, std::move(status), a.timings, a.logits_hash});
 }
 
-bool Engine::Parts::deliver(Active& a, MatF32 row) {
+std::optional<TokenId> Engine::Parts::deliver(Active& a, MatF32 row, Pos position) {
   a.logits_hash = hash_logits(row);
-  const auto drawn = draw({row.data, static_cast<size_t>(row.cols)}, a.request.sample, a.history, sequence->length());
-  if (!drawn.ok()) return finish(a, FinishReason::failed, drawn.status()), true;
+  const auto drawn = draw({row.data, static_cast<size_t>(row.cols)}, a.request.sample, a.history, position);
+  if (!drawn.ok()) return finish(a, FinishReason::failed, drawn.status()), std::nullopt;
   if (a.first_token_s == 0) {
     a.first_token_s = now_s();
     a.timings.prompt_s = a.first_token_s - a.start_s;
@@ -147,31 +159,85 @@ bool Engine::Parts::deliver(Active& a, MatF32 row) {
   a.history.push_back(drawn->token);
   a.sink->on_token(drawn->token, drawn->logprob);
   const auto& limits = a.request.limits;
-  const bool stops = std::find(limits.stop_tokens.begin(), limits.stop_tokens.end(), drawn->token) != limits.stop_tokens.end();
-  if (stops) return finish(a, FinishReason::stop, {}), true;
-  if (limits.max_tokens > 0 && a.timings.generated_tokens >= limits.max_tokens) return finish(a, FinishReason::length, {}), true;
-  if (sequence->room() == 0) return finish(a, FinishReason::context, {}), true;
-  a.unread.assign(1, TokenRecord::text(drawn->token, sequence->next_position(), RowRole::generated));
+  const auto& stops = limits.stop_tokens;
+  if (std::find(stops.begin(), stops.end(), drawn->token) != stops.end()) return finish(a, FinishReason::stop, {}), std::nullopt;
+  if (limits.max_tokens > 0 && a.timings.generated_tokens >= limits.max_tokens) {
+    return finish(a, FinishReason::length, {}), std::nullopt;
+  }
+  if (position + 1 >= plan.max_context) return finish(a, FinishReason::context, {}), std::nullopt;
+  return drawn->token;
+}
+
+bool Engine::Parts::read_prompt(Active& a) {
+  const Pos first = sequence->length();
+  const auto rows = next_rows(a.rest(), first, plan.chunk_rows);
+  const auto n = static_cast<int>(rows.size());
+  if (Status ran = forward->run(*sequence, rows); !ran.ok()) return fail(a, std::move(ran));
+  sequence->commit(n);
+  a.read += rows.size();
+  const auto rest = a.rest();
+  a.sink->on_prompt(a.timings.prompt_tokens - static_cast<int>(rest.size()), a.timings.prompt_tokens);
+  std::optional<TokenId> drawn;
+  if (rest.empty() && !(drawn = deliver(a, forward->logits(n - 1, 1), sequence->length()))) return true;
+  if (drafter && !a.drafts.off()) {
+    std::vector<TokenId> following;
+    for (const TokenRecord& r : rows.subspan(1)) following.push_back(r.token);
+    if (!rest.empty()) following.push_back(rest.front().token);
+    if (Status seen = drafter->observe(first, n, following); !seen.ok()) return fail(a, std::move(seen));
+  }
+  if (drawn) {
+    a.unread.assign(1, TokenRecord::text(*drawn, sequence->next_position(), RowRole::generated));
+    a.read = 0;
+    return false;
+  }
+  // The last cut inside a prompt is where a follow-up that changes its end can go back to.
+  if (static_cast<int>(rest.size()) > plan.chunk_rows || sequence->length() % kCutTokens != 0) return false;
+  Status marked = sequence->mark(kMarks);
+  return marked.ok() ? false : fail(a, std::move(marked));
+}
+
+// One window: the last drawn token and what the draft head proposes after it. Rows are kept as far as the draws agree.
+bool Engine::Parts::generate(Active& a) {
+  const double start_s = now_s();
+  const Pos first = sequence->length();
+  const int tokens_before = a.timings.generated_tokens;
+  std::vector<TokenRecord> rows{a.rest().front()};
+  if (a.drafts.drafts() > 0) {
+    auto proposed = drafter->propose(rows.front().token, a.drafts.drafts());
+    if (!proposed.ok()) return fail(a, proposed.status());
+    for (const TokenId t : *proposed) rows.push_back(TokenRecord::text(t, rows.back().pos.t + 1, RowRole::generated));
+  }
+  const auto n = static_cast<int>(rows.size());
+  if (Status ran = forward->run(*sequence, rows); !ran.ok()) return fail(a, std::move(ran));
+  const MatF32 logits = forward->logits(0, n);
+  a.timings.steps++;
+  int kept = 0;
+  std::optional<TokenId> drawn;
+  for (bool agreed = true; agreed && kept < n; ++kept) {
+    drawn = deliver(a, logits.rows_from(kept, 1), first + kept + 1);
+    agreed = drawn && kept + 1 < n && *drawn == rows[static_cast<size_t>(kept) + 1].token;
+  }
+  sequence->commit(kept);
+  a.timings.drafted += n - 1;
+  a.timings.accepted += kept - 1;
+  if (!drawn) return true;
+  const double window_s = now_s() - start_s;
+  if (drafter && !a.drafts.off()) {
+    std::vector<TokenId> following;
+    for (int i = 1; i < kept; ++i) following.push_back(rows[static_cast<size_t>(i)].token);
+    if (Status seen = drafter->observe(first, kept, following); !seen.ok()) return fail(a, std::move(seen));
+    a.drafts.record(n - 1, a.timings.generated_tokens - tokens_before, n == 1 ? window_s : now_s() - start_s);
+  }
+  a.unread.assign(1, TokenRecord::text(*drawn, sequence->next_position(), RowRole::generated));
   a.read = 0;
   return false;
 }
 
 bool Engine::Parts::advance(Active& a) {
   if (take_cancelled(a.id)) return finish(a, FinishReason::cancelled, {}), true;
-  if (Status same = files_unchanged(); !same.ok()) return finish(a, FinishReason::failed, std::move(same)), true;
+  if (Status same = files_unchanged(); !same.ok()) return fail(a, std::move(same));
   if (!a.started) start(a);
-  const auto rows = next_rows(a.rest(), sequence->length(), plan.chunk_rows);
-  if (Status ran = forward->run(*sequence, rows); !ran.ok()) return finish(a, FinishReason::failed, std::move(ran)), true;
-  const auto n = static_cast<int>(rows.size());
-  sequence->commit(n);
-  a.read += rows.size();
-  if (a.timings.generated_tokens == 0) a.sink->on_prompt(a.timings.prompt_tokens - static_cast<int>(a.rest().size()), a.timings.prompt_tokens);
-  if (a.rest().empty()) return deliver(a, forward->logits(n - 1, 1));
-  // The last cut inside a prompt is where a follow-up that changes its end can go back to.
-  const bool last_cut = static_cast<int>(a.rest().size()) <= plan.chunk_rows && sequence->length() % kCutTokens == 0;
-  if (!last_cut) return false;
-  Status marked = sequence->mark(kMarks);
-  return marked.ok() ? false : (finish(a, FinishReason::failed, std::move(marked)), true);
+  return a.first_token_s == 0 ? read_prompt(a) : generate(a);
 }
 
 Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -192,6 +258,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options, const
   parts->plan.warnings.insert(parts->plan.warnings.end(), parts->model->notes.begin(), parts->model->notes.end());
   report("allocating", 0.8);
   parts->device = make_device(options.device, parts->plan.threads);
+  parts->max_drafts = options.max_drafts;
   RETURN_IF_ERROR(parts->allocate());
   report("ready", 1.0);
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
@@ -225,6 +292,11 @@ bool Engine::step() {
   Parts& p = *parts_;
   if (p.queue.empty()) return false;
   if (p.advance(p.queue.front())) p.queue.pop_front();
+  if (p.tainted) {
+    p.sequence->clear();
+    if (p.drafter) p.drafter->reset();
+    p.tainted = false;
+  }
   return !p.queue.empty();
 }
 

@@ -35,7 +35,8 @@ struct Timings {
   int cached_tokens = 0;                 // of those, not read again
   int generated_tokens = 0;
   double prompt_s = 0, decode_s = 0;
-  uint64_t bytes_read = 0;               // weight bytes touched while decoding
+  int steps = 0;                         // of decoding; with drafts a step may yield several tokens
+  uint64_t bytes_read = 0;               // weight bytes a step reads for its first row, times steps
   int drafted = 0, accepted = 0;         // tokens proposed by the draft head, and kept
 
   double prompt_tokens_per_s() const { return prompt_s > 0 ? (prompt_tokens - cached_tokens) / prompt_s : 0; }

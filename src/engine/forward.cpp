@@ -53,7 +53,43 @@ Status Forward::run(std::span<const Work> work, const std::function<void(int)>& 
 }
 
 MatF32 Forward::logits(int first, int n) {
-  strata::logits(context_, batch_, *activations_, first, n);
+  strata::logits(context_, Head::trunk, batch_, *activations_, first, n);
+  return activations_->logits.rows_from(0, n);
+}
+
+Status Forward::begin_draft(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide) {
+  CHECK(has_draft_head() && static_cast<size_t>(wide.rows) == next.size(), "{} residuals, {} tokens", wide.rows, next.size());
+  ASSIGN_OR_RETURN(const Segment segment, sequence.reach(first, wide.rows));
+  batch_.clear();
+  batch_.role = segment.role;
+  batch_.segments.push_back(segment);
+  batch_.tokens.assign(next.begin(), next.end());
+  for (int r = 0; r < wide.rows; ++r) {   // any constant offset from the trunk's positions is equivalent
+    const int32_t at = first + r;
+    batch_.positions.push_back({at, at, at});
+  }
+  activations_->resize(wide.rows);
+  MatF32& streams = activations_->streams;
+  for (int r = 0; r < wide.rows; ++r) {
+    if (streams.row(r) != wide.row(r)) context_.ops.memory().copy(streams.row(r), wide.row(r), sizeof(float) * static_cast<size_t>(wide.cols));
+  }
+  return {};
+}
+
+Status Forward::draft_cells(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide) {
+  RETURN_IF_ERROR(begin_draft(sequence, first, next, wide));
+  strata::draft_cells(context_, batch_, *activations_);
+  return {};
+}
+
+Status Forward::draft(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide) {
+  RETURN_IF_ERROR(begin_draft(sequence, first, next, wide));
+  strata::draft_blocks(context_, batch_, *activations_);
+  return {};
+}
+
+MatF32 Forward::draft_logits(int first, int n) {
+  strata::logits(context_, Head::draft, batch_, *activations_, first, n);
   return activations_->logits.rows_from(0, n);
 }
 

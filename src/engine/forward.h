@@ -28,6 +28,13 @@ class Forward {
     return run(std::span(&one, 1));
   }
 
+  // The draft head over cells first, first + 1, ...: row r of `wide` is the trunk's residual at that position, next[r] the
+  // token that follows it. Only the cells' keys and values, or the whole block with logits for draft_logits.
+  Status draft_cells(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide);
+  Status draft(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide);
+  MatF32 draft_logits(int first, int n);
+  bool has_draft_head() const { return model_->draft.has_value(); }
+
   // Logits of rows [first, first + n) of the last batch, n <= kLogitRows; valid until the next call.
   MatF32 logits(int first, int n);
   const Activations& activations() const { return *activations_; }
@@ -35,6 +42,7 @@ class Forward {
  private:
   Forward(Ops& ops, std::shared_ptr<const Model> model, Store& store) : model_(std::move(model)), context_{ops, *model_, store} {}
   Status add(const Work& work);
+  Status begin_draft(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide);
   void add_ngrams(const Sequence& sequence, std::span<const TokenRecord> rows);
 
   std::shared_ptr<const Model> model_;

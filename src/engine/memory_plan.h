@@ -22,6 +22,7 @@ struct EngineOptions {
   int threads = 0;                   // 0: chosen from cores and limits
   std::string kv = "auto";           // "auto", "f32", "f16"
   int chunk_rows = 0;                // prompt rows per step; 0: automatic
+  int max_drafts = 3;                // tokens the draft head may propose per step; 0: none
 };
 
 struct PlanLine {

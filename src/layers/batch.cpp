@@ -60,6 +60,7 @@ void Activations::carve(Carver& c, const ModelConfig& m, int n, int max_context)
   for (const BlockConfig& b : m.blocks) used = std::max(used, b.n_experts_used);
   routed.ids = c.take<int32_t>(static_cast<size_t>(n) * static_cast<size_t>(used));
   routed.weights = c.take<float>(static_cast<size_t>(n) * static_cast<size_t>(used));
+  if (m.has_draft_head) draft_inputs = c.matrix(n * m.streams, 2 * m.d_model);
   logits = c.matrix(kLogitRows, m.vocab);
 }
 

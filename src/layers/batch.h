@@ -42,6 +42,7 @@ class Activations {
   Selection selection;
   MatF32 mixed;                             // [rows, mixer output]
   Routed routed;
+  MatF32 draft_inputs;                      // [rows*S, 2D]; empty without a draft head
   MatF32 logits;                            // [kLogitRows, vocab]
 
  private:

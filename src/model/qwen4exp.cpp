@@ -115,8 +115,11 @@ void read_layers(Keys& keys, const Gguf& file, size_t n_blocks, ModelConfig& c) 
     b.mixer = attends ? Mixer::attention : Mixer::delta_net;
     b.ordinal = attends ? c.n_attention++ : c.n_delta_net++;
     if (attends && !ratios.empty()) {
-      keys.require(c.block_tokens == 0 || c.block_tokens == ratios[i], "attention.compress_ratios differ between layers");
-      c.block_tokens = static_cast<int>(std::clamp<int64_t>(ratios[i], 0, 1024));
+      keys.require(ratios[i] >= 0 && ratios[i] <= kPageTokens,
+                   fmt::format("qwen4exp.attention.compress_ratios has {}, expected 0 to {}", ratios[i], kPageTokens));
+      const auto ratio = static_cast<int>(std::clamp<int64_t>(ratios[i], 0, kPageTokens));
+      keys.require(c.n_attention == 1 || c.block_tokens == ratio, "attention.compress_ratios differ between layers");
+      c.block_tokens = ratio;
     }
     read_experts(keys, file, i, b);
     c.blocks.push_back(b);
@@ -223,7 +226,7 @@ GdnWeights bind_gdn(TensorBinder& b, const std::string& p, const ModelConfig& c)
   w.beta = b.matrix(p + "ssm_beta.weight", c.d_model, w.v_heads);
   w.alpha = b.matrix(p + "ssm_alpha.weight", c.d_model, w.v_heads);
   w.out = b.matrix(p + "ssm_out.weight", w.value_width(), c.d_model);
-  w.conv = b.floats(p + "ssm_conv1d.weight", int64_t{w.channels()} * w.conv_kernel);
+  w.conv = b.float_rows(p + "ssm_conv1d.weight", w.conv_kernel, w.channels());
   w.dt_bias = b.floats(p + "ssm_dt.bias", w.v_heads);
   w.a = b.floats(p + "ssm_a", w.v_heads);
   w.norm = b.floats(p + "ssm_norm.weight", w.v_dim);
@@ -274,7 +277,7 @@ PleWeights bind_ngrams(TensorBinder& b, const std::string& p, const ModelConfig&
   w.norm_key = b.floats(p + "ple_norm_key.weight", c.wide());
   w.norm_query = b.floats(p + "ple_norm_query.weight", c.wide());
   w.norm_conv = b.floats(p + "ple_norm_conv.weight", c.wide());
-  w.conv = b.floats(p + "ple_conv1d.weight", int64_t{c.wide()} * w.conv_kernel);
+  w.conv = b.float_rows(p + "ple_conv1d.weight", w.conv_kernel, c.wide());
   return w;
 }
 
@@ -337,18 +340,38 @@ Status read_draft_config(const Gguf& file, ModelConfig& c) {
                fmt::format("the draft head is block {}, the model has {} blocks", n_blocks - 1, c.blocks.size()));
   const std::pair<const char*, int> same[] = {
       {"embedding_length", c.d_model},          {"attention.head_count", c.heads},  {"attention.head_count_kv", c.kv_heads},
-      {"attention.key_length", c.head_dim},     {"rope.dimension_count", c.rope_dims},
+      {"attention.key_length", c.head_dim},     {"attention.value_length", c.head_dim}, {"rope.dimension_count", c.rope_dims},
       {"hyper_connection.count", c.streams},    {"hyper_connection.low_rank", c.hyper_rank},
   };
   for (const auto& [key, value] : same) {
     const int found = keys.integer(key, 1, INT32_MAX);
     keys.require(found == value, fmt::format("the draft head's {} is {}, the model's {}", key, found, value));
   }
+  const double base = keys.number("rope.freq_base", 1.0, 1e12);
+  keys.require(base == c.rope_base, fmt::format("the draft head's rope.freq_base is {}, the model's {}", base, c.rope_base));
   c.draft.mixer = Mixer::attention;
   c.draft.ordinal = c.n_attention;
   read_experts(keys, file, c.blocks.size(), c.draft);
   c.has_draft_head = keys.status().ok();
   return keys.status();
+}
+
+// Files that keep the two halves of the entry projection apart: joined row by row, embedding columns first.
+Weight join_projections(TensorBinder& b, const std::string& n, Model& model) {
+  const int64_t d = model.config.d_model;
+  const Weight left = b.matrix(n + "embed_proj.weight", d, d), right = b.matrix(n + "hidden_proj.weight", d, d);
+  if (!left || !right) return {};
+  const bool alike = left.type == right.type && left.scale == right.scale;
+  b.require(alike, n + "embed_proj and hidden_proj differ in type");
+  if (!alike) return {};
+  const size_t bytes = row_bytes(left.type, d);
+  std::vector<std::byte>& joined = model.copies.emplace_back(2 * left.bytes());
+  model.float_bytes += joined.size();
+  for (int64_t r = 0; r < d; ++r) {
+    std::copy_n(left.row(r), bytes, joined.data() + 2 * bytes * static_cast<size_t>(r));
+    std::copy_n(right.row(r), bytes, joined.data() + 2 * bytes * static_cast<size_t>(r) + bytes);
+  }
+  return {left.type, 2 * d, d, joined.data(), left.scale, Place::host};
 }
 
 void bind_draft(TensorBinder& b, Model& model, DraftHead& draft) {
@@ -357,20 +380,21 @@ void bind_draft(TensorBinder& b, Model& model, DraftHead& draft) {
   draft.block.config = c.draft;
   bind_block(b, c.blocks.size(), c, false, draft.block);   // attends densely: a superset of what it was trained with
   for (const char* part : {"q_proj", "k_proj", "q_norm", "k_norm"}) b.ignore(p + "indexer." + part + ".weight");
-  draft.embed_norm = b.floats(n + "enorm.weight", c.d_model);
-  draft.hidden_norm = b.floats(n + "hnorm.weight", c.wide());
-  draft.embed_proj = b.optional_matrix(n + "embed_proj.weight", c.d_model, c.d_model);
-  draft.hidden_proj = b.optional_matrix(n + "hidden_proj.weight", c.d_model, c.d_model);
-  if (!draft.embed_proj || !draft.hidden_proj) draft.fused_proj = b.matrix(n + "eh_proj.weight", int64_t{2} * c.d_model, c.d_model);
+  DraftWeights& e = draft.entry;
+  e.streams = c.streams, e.d_model = c.d_model, e.eps = c.eps;
+  e.embed_norm = b.floats(n + "enorm.weight", c.d_model);
+  e.hidden_norm = b.floats(n + "hnorm.weight", c.wide());
+  e.proj = b.has(n + "embed_proj.weight") ? join_projections(b, n, model) : b.matrix(n + "eh_proj.weight", int64_t{2} * c.d_model, c.d_model);
   draft.head_hyper = bind_hyper(b, n + "hc_head", c, false);
-  for (const std::string& name : {std::string("token_embd.weight"), n + "embed_tokens.weight"}) {
-    if (!draft.embed && b.has(name)) draft.embed = b.matrix(name, c.d_model, c.vocab);
-  }
-  for (const std::string& name : {std::string("output.weight"), n + "shared_head_head.weight"}) {
-    if (!draft.head && b.has(name)) draft.head = b.matrix(name, c.d_model, c.vocab);
-  }
-  if (!draft.embed) draft.embed = model.embed;
-  if (!draft.head) draft.head = model.head;
+  // Its own tables when the file has them under either name, else the trunk's.
+  const auto own = [&](const std::string& plain, const std::string& nested, const Weight& trunk) {
+    for (const std::string& name : {plain, n + nested}) {
+      if (b.has(name)) return b.matrix(name, c.d_model, c.vocab);
+    }
+    return trunk;
+  };
+  e.embed = own("token_embd.weight", "embed_tokens.weight", model.embed);
+  draft.head = own("output.weight", "shared_head_head.weight", model.head);
 }
 
 }  // namespace

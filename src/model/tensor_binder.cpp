@@ -73,10 +73,6 @@ Weight TensorBinder::matrix(const std::string& name, int64_t cols, int64_t rows)
   return {tensor->type, cols, rows, tensor->data, scale ? *scale : 1.0f, Place::host};
 }
 
-Weight TensorBinder::optional_matrix(const std::string& name, int64_t cols, int64_t rows) {
-  return has(name) ? matrix(name, cols, rows) : Weight{};
-}
-
 const float* TensorBinder::floats(const std::string& name, int64_t count) {
   const GgufTensor* tensor = take(name);
   if (tensor == nullptr) {
@@ -88,6 +84,11 @@ const float* TensorBinder::floats(const std::string& name, int64_t count) {
     return nullptr;
   }
   return to_floats(*tensor);
+}
+
+const float* TensorBinder::float_rows(const std::string& name, int64_t cols, int64_t rows) {
+  const GgufTensor* tensor = expect(name, {cols, rows});
+  return tensor != nullptr ? to_floats(*tensor) : nullptr;
 }
 
 ExpertTensors::Part TensorBinder::experts(const std::string& name, int64_t cols, int64_t rows, int64_t n_experts) {

@@ -20,15 +20,19 @@ class TensorBinder {
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
   // A matrix [rows, cols] of any type; its external scale, if the file has one, comes along.
   Weight matrix(const std::string& name, int64_t cols, int64_t rows);
-  // The same, empty without complaint when absent.
-  Weight optional_matrix(const std::string& name, int64_t cols, int64_t rows);
   // A small tensor of any float or quantised type with `count` values in all, as float32.
   const float* floats(const std::string& name, int64_t count);
+  // The same in rows of `cols`, where a transposed tensor would be another thing.
+  const float* float_rows(const std::string& name, int64_t cols, int64_t rows);
   // One of the three stacks of experts [n_experts][rows][cols].
   ExpertTensors::Part experts(const std::string& name, int64_t cols, int64_t rows, int64_t n_experts);
 
   // Known, and deliberately not used: not reported as unused.
   void ignore(const std::string& name) { used_.insert(name); }
+
+  void require(bool condition, const std::string& otherwise) {
+    if (!condition) misshapen_.push_back(otherwise);
+  }
 
   Status status() const;                             // one error for everything that was missing or misshapen
   std::vector<std::string> unused() const;           // tensors nobody asked for

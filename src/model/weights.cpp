@@ -82,6 +82,23 @@ class Fnv {
   uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 
+void hash_file(const Gguf& file, const std::string& prefix, Fnv& fnv) {
+  for (const std::string_view key : file.keys()) {
+    if (!key.starts_with(prefix)) continue;
+    const GgufValue& value = *file.find(key);
+    fnv.add(key.data(), key.size());
+    fnv.add(value.data, value.bytes);
+  }
+  for (const GgufTensor& t : file.tensors()) {
+    fnv.add(t.name.data(), t.name.size());
+    fnv.add(t.type);
+    fnv.add(t.shape.ne.data(), sizeof t.shape.ne);
+    const size_t sample = std::min<size_t>(t.bytes, 64);
+    fnv.add(t.data, sample);
+    fnv.add(t.data + t.bytes - sample, sample);
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> load_model(const std::string& path, const std::string& draft_path) {
@@ -113,14 +130,9 @@ uint64_t bytes_per_token(const Model& model) {
 
 uint64_t fingerprint(const Model& model) {
   Fnv fnv;
-  for (const GgufTensor& t : model.file->tensors()) {
-    fnv.add(t.name.data(), t.name.size());
-    fnv.add(t.type);
-    fnv.add(t.shape.ne.data(), sizeof t.shape.ne);
-    const size_t sample = std::min<size_t>(t.bytes, 64);
-    fnv.add(t.data, sample);
-    fnv.add(t.data + t.bytes - sample, sample);
-  }
+  const std::string prefix = model.config.architecture + ".";
+  hash_file(*model.file, prefix, fnv);
+  if (model.draft_file) hash_file(*model.draft_file, prefix, fnv);
   return fnv.hash();
 }
 

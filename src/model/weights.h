@@ -43,15 +43,13 @@ struct Block {
   Weight shared_gate;                // [1, D]
 };
 
-// The draft head: fuses a row's wide residual with the next token's embedding, then one attention block. spec: docs/model.md.
+// The draft head: fuses a row's wide residual with the next token's embedding, runs one attention block, predicts the
+// token after. docs/model.md.
 struct DraftHead {
   Block block;
-  const float* embed_norm = nullptr;   // [D]
-  const float* hidden_norm = nullptr;  // [S*D]
-  Weight embed_proj, hidden_proj;      // [D, D] each, or both empty when fused
-  Weight fused_proj;                   // [D, 2D]: embedding columns first
+  DraftWeights entry;
   HyperWeights head_hyper;
-  Weight embed, head;                  // own tables when the file has them, else the trunk's
+  Weight head;
 };
 
 struct Model {
@@ -65,6 +63,7 @@ struct Model {
 
   std::shared_ptr<const Gguf> file, draft_file;
   std::deque<std::vector<float>> small;   // float32 copies; a deque so that pointers stay
+  std::deque<std::vector<std::byte>> copies;   // matrices that the file keeps in two parts
   uint64_t float_bytes = 0;
 
   const Block& block(LayerId layer) const {   // the draft block follows the trunk's
@@ -81,7 +80,8 @@ Result<std::shared_ptr<const Model>> load_model(const std::string& path, const s
 // Weight bytes read to compute one generated token (dense weights, used experts, head, table rows).
 uint64_t bytes_per_token(const Model& model);
 
-// Tells models apart that have the same geometry: hashes names, types, shapes and samples of every tensor's bytes.
+// Tells models apart that have the same geometry: hashes the architecture's keys and the names, types, shapes and samples
+// of every tensor's bytes, in the draft file too.
 uint64_t fingerprint(const Model& model);
 
 }  // namespace strata

@@ -1,5 +1,6 @@
 #include "ops/memory.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -7,7 +8,7 @@ namespace strata {
 
 Result<Buffer> HostMemory::allocate(size_t bytes, const std::string& purpose) {
   // calloc maps fresh zero pages for large sizes, which stay untouched until written; alignment is made by hand.
-  void* raw = std::calloc(bytes + Arena::kAlign, 1);
+  void* raw = bytes <= SIZE_MAX - Arena::kAlign ? std::calloc(bytes + Arena::kAlign, 1) : nullptr;
   if (raw == nullptr) {
     return Status(Code::out_of_memory, fmt::format("{}: {} MiB of memory could not be allocated", purpose, bytes >> 20),
                   "lower --max-context or close other programs");

@@ -122,6 +122,11 @@ class Ops {
   virtual void ngram_inject(const PleWeights& w, const NgramRows& rows, std::span<const Segment> segments, MatF32 streams,
                             RowRole role) = 0;
 
+  // Inputs of the draft head's projection: out[r * S + s] = rms(embed[next[r]]) * embed_norm | (rms(wide[r]) * hidden_norm)[s],
+  // the second root mean square taken over all streams together. Row-exact.
+  virtual void draft_inputs(const DraftWeights& w, std::span<const TokenId> next, MatF32 wide /* [rows, S*D] */,
+                            MatF32 out /* [rows*S, 2D] */) = 0;
+
   // Router logits in float32, softmax over all experts, best n_used renormalised. Row-exact.
   virtual void route(const Weight& router, MatF32 x, Routed out) = 0;
   // y = sum of weight * expert(x), added in rank order, then the gated shared expert. Row-exact for rows of one role.

@@ -42,6 +42,9 @@ class PlainOps final : public Ops {
   void ngram_inject(const PleWeights& w, const NgramRows& rows, std::span<const Segment> segments, MatF32 streams,
                     RowRole role) override;
 
+  // plain_draft.cpp
+  void draft_inputs(const DraftWeights& w, std::span<const TokenId> next, MatF32 wide, MatF32 out) override;
+
   // plain_experts.cpp
   void route(const Weight& router, MatF32 x, Routed out) override;
   void experts(const ExpertLayer& layer, MatF32 x, const Routed& routed, MatF32 y, RowRole role) override;

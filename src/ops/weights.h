@@ -73,6 +73,16 @@ struct PleWeights {
   int history_rows() const { return (conv_kernel - 1) * dilation; }
 };
 
+// Entry of the draft head: fuses a row's wide residual with the embedding of the token that follows it.
+struct DraftWeights {
+  Weight embed;                       // [vocab, D]
+  const float* embed_norm = nullptr;  // [D]
+  const float* hidden_norm = nullptr; // [S, D], over one root mean square of all streams
+  Weight proj;                        // [D, 2D]: embedding columns first
+  int streams = 0, d_model = 0;
+  float eps = 0;
+};
+
 // A gated feed-forward of any width: down( silu(gate x) * (up x) ).
 struct FfnWeights {
   Weight gate, up;                // [width, D]

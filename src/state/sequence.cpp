@@ -59,6 +59,15 @@ Result<Segment> Sequence::begin(std::span<const TokenRecord> rows) {
   return Segment{&view(), 0, n, length(), role};
 }
 
+Result<Segment> Sequence::reach(Pos first, int n) {
+  CHECK(pending_.empty() && first >= 0 && n > 0, "{} positions from {} of {}", n, first, length());
+  if (first + n > limits_.max_context) {
+    return Status(Code::out_of_range, fmt::format("positions up to {} exceed the context of {}", first + n, limits_.max_context));
+  }
+  RETURN_IF_ERROR(pages_.make_writable(first, n));
+  return Segment{&view(), 0, n, first, n <= kMaxWindow ? RowRole::generated : RowRole::prompt};
+}
+
 void Sequence::commit(int n_keep) {
   CHECK(!pending_.empty(), "nothing to commit");
   running_->commit(pending_.front().role, static_cast<int>(pending_.size()), n_keep);

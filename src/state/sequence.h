@@ -60,6 +60,9 @@ class Sequence {
   // Makes room for the rows of one step and returns the segment to run (first_row unset). All rows have one role; a
   // window has at most kMaxWindow rows, a chunk at most chunk_rows. Followed by commit, or by abandon if it never ran.
   Result<Segment> begin(std::span<const TokenRecord> rows);
+  // Makes positions [first, first + n) writable for what goes along with the tokens (cells of a draft head): a segment
+  // to run, nothing to commit. first <= length().
+  Result<Segment> reach(Pos first, int n);
   void commit(int n_keep);
   void abandon() { pending_.clear(); }
   std::span<const TokenRecord> pending() const { return pending_; }

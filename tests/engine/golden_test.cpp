@@ -50,6 +50,17 @@ std::vector<float> decode_base64(const std::string& text) {
   return out;
 }
 
+// An entry per position, or in long cases a map from position to entry.
+std::map<size_t, std::vector<std::pair<int, double>>> best_by_position(const Json& top) {
+  std::map<size_t, std::vector<std::pair<int, double>>> out;
+  if (top.is_array()) {
+    for (size_t i = 0; i < top.size(); ++i) out[i] = top[i].get<std::vector<std::pair<int, double>>>();
+  } else {
+    for (const auto& [position, best] : top.items()) out[std::stoul(position)] = best.get<std::vector<std::pair<int, double>>>();
+  }
+  return out;
+}
+
 struct Golden {
   std::vector<TokenId> tokens, greedy;
   std::vector<double> greedy_gap;
@@ -68,12 +79,7 @@ struct Golden {
     }
     last_logits = decode_base64(json["last_logits_f32_base64"].get<std::string>());
     if (json.contains("nll")) nll = json["nll"].get<double>();
-    const auto& top = json["top5"];
-    if (top.is_array()) {
-      for (size_t i = 0; i < top.size(); ++i) top5[i] = top[i].get<std::vector<std::pair<int, double>>>();
-    } else {
-      for (const auto& [position, best] : top.items()) top5[std::stoul(position)] = best.get<std::vector<std::pair<int, double>>>();
-    }
+    top5 = best_by_position(json["top5"]);
   }
   bool selects_blocks() const { return tokens.size() > 512; }
 };
@@ -153,7 +159,9 @@ TEST_P(GoldenParity, PlainMatchesLogitsLikelihoodsAndGreedyText) {
   const auto s = h.sequence();
   const Reading got = read_all(h, *s, g);
   EXPECT_LE(max_difference(got.last_logits, g.last_logits), 5e-3);
-  if (g.nll) EXPECT_NEAR(got.nll_sum / static_cast<double>(g.tokens.size() - 1), *g.nll, 1e-4);
+  if (g.nll) {
+    EXPECT_NEAR(got.nll_sum / static_cast<double>(g.tokens.size() - 1), *g.nll, 1e-4);
+  }
   int other_positions = 0;
   size_t k = 0;
   for (const auto& [position, best] : g.top5) {
@@ -173,15 +181,11 @@ TEST_P(GoldenParity, CpuMatchesWithinItsBoundAndGreedyText) {
   const Golden g(GetParam());
   const auto s = h.sequence();
   const Reading got = read_all(h, *s, g);
-  if (g.nll) EXPECT_NEAR(got.nll_sum / static_cast<double>(g.tokens.size() - 1), *g.nll, 0.03 * *g.nll);
+  if (g.nll) {
+    EXPECT_NEAR(got.nll_sum / static_cast<double>(g.tokens.size() - 1), *g.nll, 0.03 * *g.nll);
+  }
   expect_greedy(h, *s, g, got.last_logits, g.selects_blocks() ? 0.5 : 0.1);
 }
-
-INSTANTIATE_TEST_SUITE_P(Cases, GoldenParity, ::testing::ValuesIn(case_names()), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
 
 TEST(GoldenOverall, CpuStaysWithinMeanDivergenceAndTotalLikelihood) {
   Harness h("cpu", testing::bundled_model());
@@ -218,6 +222,57 @@ TEST(GoldenLayers, PlainMatchesTheWideResidualAfterEveryLayer) {
     ++layers;
   }).ok());
   EXPECT_EQ(layers, 12);
+}
+
+class DraftParity : public ::testing::TestWithParam<std::string> {};
+
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+std::vector<std::string> cases_with_drafts() {
+  std::vector<std::string> out;
+  for (const std::string& name : case_names()) {
+    if (Golden(name).json.contains("draft_top3")) out.push_back(name);
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenParity, ::testing::ValuesIn(case_names()), test_name);
+INSTANTIATE_TEST_SUITE_P(Cases, DraftParity, ::testing::ValuesIn(cases_with_drafts()), test_name);
+
+// Per position the draft head's three best for the token after next, given the trunk's state and the next token.
+TEST_P(DraftParity, PlainDraftHeadMatchesItsThreeBest) {
+  const Golden g(GetParam());
+  static Harness h("plain", testing::bundled_model(), 0, "auto", testing::bundled_draft());
+  const auto s = h.sequence();
+  const auto want = best_by_position(g.json["draft_top3"]);
+  ASSERT_FALSE(want.empty());
+  int checked = 0, differ = 0;
+  for (size_t at = 0; at + 1 < g.tokens.size();) {
+    const int n = prompt_chunk(s->length(), static_cast<int>(g.tokens.size() - 1 - at), h.plan.chunk_rows);
+    std::vector<TokenRecord> rows;
+    for (int i = 0; i < n; ++i) rows.push_back(TokenRecord::text(g.tokens[at + static_cast<size_t>(i)], static_cast<int>(at) + i, RowRole::prompt));
+    ASSERT_TRUE(h.forward->run(*s, rows).ok());
+    s->commit(n);
+    const auto next = std::span<const TokenId>(g.tokens).subspan(at + 1, static_cast<size_t>(n));
+    ASSERT_TRUE(h.forward->draft(*s, static_cast<Pos>(at), next, h.forward->activations().streams).ok());
+    for (int r = 0; r < n; ++r) {
+      const auto found = want.find(at + static_cast<size_t>(r));
+      if (found == want.end()) continue;
+      const MatF32 row = h.forward->draft_logits(r, 1);
+      const auto lp = log_softmax({row.data, static_cast<size_t>(row.cols)});
+      double worst = 0;
+      for (const auto& [id, value] : found->second) worst = std::max(worst, std::abs(lp[static_cast<size_t>(id)] - value));
+      ++checked;
+      differ += worst > 5e-3;
+    }
+    at += static_cast<size_t>(n);
+  }
+  EXPECT_GT(checked, 0);
+  EXPECT_LE(differ, g.selects_blocks() ? 1 : 0) << "of " << checked << " positions";
 }
 
 // Every operation of both devices is row-exact and the delta rule is computed step by step, so the bound is zero.
