@@ -81,6 +81,16 @@ inline void equal_logits_go_to_the_lower_expert(Ops& ops, const Tolerance&) {
   for (const float weight : routes.weights) EXPECT_EQ(weight, 0.25f);
 }
 
+inline void a_logit_that_is_no_number_ranks_last(Ops& ops, const Tolerance&) {
+  const TestWeight router(9, 1, {NAN, 1, NAN, -1, 3, NAN, 1, 2, NAN});
+  Mat x(1, 1);
+  x.row(0)[0] = 1;
+  Routes routes(1, 7);
+  ops.route(router.w(), x, routes.view);
+  EXPECT_EQ(routes.ids, (std::vector<int32_t>{4, 7, 1, 6, 3, 0, 2}));
+  for (const float weight : routes.weights) EXPECT_TRUE(std::isnan(weight)) << "the failure must show";
+}
+
 inline void route_survives_numbers_out_of_range(Ops& ops, const Tolerance&) {
   Rng rng(63);
   const int n_experts = 30, cols = 40, n_used = 6;
@@ -249,6 +259,7 @@ inline std::vector<OpCase> expert_cases() {
       {"RouteMeetsTheSpec", route_meets_the_spec},
       {"RouteGivesARowTheSameBitsInAnyCompany", route_gives_a_row_the_same_bits_in_any_company},
       {"EqualLogitsGoToTheLowerExpert", equal_logits_go_to_the_lower_expert},
+      {"ALogitThatIsNoNumberRanksLast", a_logit_that_is_no_number_ranks_last},
       {"RouteSurvivesNumbersOutOfRange", route_survives_numbers_out_of_range},
       {"ExpertsMeetTheSpec", experts_meet_the_spec},
       {"ExpertsGiveARowTheSameBitsInAnyCompany", experts_give_a_row_the_same_bits_in_any_company},

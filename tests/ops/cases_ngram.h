@@ -144,6 +144,27 @@ inline void a_key_that_does_not_fit_gates_by_one_half(Ops& ops, const Tolerance&
   expect_near(streams.row(0), want, tolerance.products, "streams that were zero");
 }
 
+// Below one millionth the root is held at one thousandth, of either sign.
+inline void a_faint_fit_is_clamped(Ops& ops, const Tolerance& tolerance) {
+  const PleModel m(kPleShapes[2]);
+  const PleModel::Row row = m.row(9);
+  for (const float sign : {1.0f, -1.0f}) {
+    TestSequence sequence(m.shape());
+    const Segment segment = sequence.segment(0, 1, RowRole::generated);
+    Mat streams(1, m.width);
+    for (int c = 0; c < m.width; ++c) streams.row(0)[c] = sign * 1e-12f * row.streams[static_cast<size_t>(c)];
+    Vec looked_up;
+    for (const uint64_t id : row.ids) {
+      const Vec part = m.table.row(static_cast<int>(id));
+      looked_up.insert(looked_up.end(), part.begin(), part.end());
+    }
+    SpecPle spec{m.w, m.key, m.value, {}};
+    const Vec want = spec.step(streams.vec(0), looked_up);
+    ops.ngram_inject(m.w, {m.table.w(), row.ids.data(), m.s.heads}, {&segment, 1}, streams, RowRole::generated);
+    expect_near(streams.row(0), want, tolerance.products, fmt::format("sign {}", sign));
+  }
+}
+
 inline std::vector<OpCase> ngram_cases() {
   return {
       {"NgramDecodingMeetsTheSpec", ngram_decoding_meets_the_spec},
@@ -153,6 +174,7 @@ inline std::vector<OpCase> ngram_cases() {
       {"NgramSequencesDoNotMeetInABatch", ngram_sequences_do_not_meet_in_a_batch},
       {"SettlingTheNgramLayerChangesNothing", settling_the_ngram_layer_changes_nothing},
       {"AKeyThatDoesNotFitGatesByOneHalf", a_key_that_does_not_fit_gates_by_one_half},
+      {"AFaintFitIsClamped", a_faint_fit_is_clamped},
   };
 }
 

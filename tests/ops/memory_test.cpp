@@ -20,7 +20,7 @@ TEST(HostMemory, GivesZeroedAlignedBuffers) {
 
 TEST(HostMemory, SaysWhatItCouldNotAllocate) {
   HostMemory memory;
-  const auto buffer = memory.allocate(size_t{1} << 62, "keys and values");
+  const auto buffer = memory.allocate(SIZE_MAX, "keys and values");
   ASSERT_FALSE(buffer.ok());
   EXPECT_EQ(buffer.status().code(), Code::out_of_memory);
   EXPECT_NE(buffer.status().message().find("keys and values"), std::string::npos);
