@@ -9,6 +9,7 @@
 #pragma once
 
 #include "ops/cases_attention.h"
+#include "ops/cases_draft.h"
 #include "ops/cases_experts.h"
 #include "ops/cases_gdn.h"
 #include "ops/cases_hyper.h"
@@ -20,7 +21,7 @@ namespace strata::test {
 inline std::vector<OpCase> all_op_cases() {
   std::vector<OpCase> all;
   for (const auto& cases : {linear_cases(), hyper_cases(), gdn_cases(), attention_cases(), indexer_cases(),
-                            ngram_cases(), expert_cases()}) {
+                            ngram_cases(), draft_cases(), expert_cases()}) {
     all.insert(all.end(), cases.begin(), cases.end());
   }
   return all;
