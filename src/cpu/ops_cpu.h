@@ -1,6 +1,7 @@
-// The operations of ops/ops.h on the cores of this machine, in portable code. Activations are float32; weights are decoded
-// a tile at a time. Every operation is row-exact for both roles, so decoding, verification and prompt agree bit for bit,
-// and no result depends on the number of threads or on the instruction set. After reserve nothing is allocated.
+// The operations of ops/ops.h on the cores of this machine, in portable code. Activations are float32; weights are
+// decoded a tile at a time. Every operation is row-exact for both roles, so decoding, verification and prompt agree bit
+// for bit, and no result depends on the number of threads or on the instruction set. After reserve nothing is
+// allocated.
 #pragma once
 
 #include <memory>

@@ -54,7 +54,9 @@ std::optional<uint64_t> number(std::string_view text) {
   return value;
 }
 
-std::optional<uint64_t> number_in(const std::string& path) { return number(read_start(path)); }
+std::optional<uint64_t> number_in(const std::string& path) {
+  return number(read_start(path));
+}
 
 std::optional<uint64_t> field_in(std::string_view text, std::string_view key) {
   const auto rest = line_after(text, key);
@@ -68,8 +70,8 @@ struct GroupChain {
 };
 
 void add_chain(std::vector<GroupChain>& chains, bool v2, const std::string& mount, std::string_view path) {
-  const bool plausible = !path.empty() && path.front() == '/' && path.size() < kMaxPathBytes &&
-                         path.find("..") == std::string_view::npos;
+  const bool plausible =
+      !path.empty() && path.front() == '/' && path.size() < kMaxPathBytes && path.find("..") == std::string_view::npos;
   if (!plausible) path = "/";
   GroupChain chain{v2, {}};
   while (path.size() > 1) {
@@ -122,8 +124,11 @@ void apply_memory_limits(const MachineRoots& roots, Machine& machine) {
       const std::string limit_file = directory + (chain.v2 ? "/memory.max" : "/memory.limit_in_bytes");
       const auto limit = number_in(limit_file);
       // "No limit" is the word max, or in v1 a number near the top of the address space.
-      if (!limit || *limit == 0 || (machine.ram_total != 0 && *limit >= machine.ram_total && *limit >= uint64_t{1} << 60)) continue;
-      const uint64_t used = number_in(directory + (chain.v2 ? "/memory.current" : "/memory.usage_in_bytes")).value_or(0);
+      if (!limit || *limit == 0 ||
+          (machine.ram_total != 0 && *limit >= machine.ram_total && *limit >= uint64_t{1} << 60))
+        continue;
+      const uint64_t used =
+          number_in(directory + (chain.v2 ? "/memory.current" : "/memory.usage_in_bytes")).value_or(0);
       // File pages that nobody uses count as used but are given back on demand.
       const std::string stat = read_start(directory + "/memory.stat");
       const uint64_t idle = field_in(stat, chain.v2 ? "inactive_file " : "total_inactive_file ").value_or(0);

@@ -18,14 +18,14 @@ struct MachineRoots {
 };
 
 struct Machine {
-  uint64_t ram_total = 0;         // bytes: the machine's memory or the tightest limit above this process
-  uint64_t ram_available = 0;     // bytes that can be allocated now without swapping or breaking a limit
-  std::string ram_limit;          // the file that set ram_total below the machine's memory; "" without a limit
-  int usable_cpus = 1;            // logical CPUs: affinity, rounded down to a CPU quota
-  int physical_cores = 1;         // cores behind those CPUs; the number of threads that computing can use
-  double cpu_quota = 0;           // CPUs' worth of time; 0: no quota
+  uint64_t ram_total = 0;      // bytes: the machine's memory or the tightest limit above this process
+  uint64_t ram_available = 0;  // bytes that can be allocated now without swapping or breaking a limit
+  std::string ram_limit;       // the file that set ram_total below the machine's memory; "" without a limit
+  int usable_cpus = 1;         // logical CPUs: affinity, rounded down to a CPU quota
+  int physical_cores = 1;      // cores behind those CPUs; the number of threads that computing can use
+  double cpu_quota = 0;        // CPUs' worth of time; 0: no quota
   std::string cpu_model;
-  std::string isa;                // best level this processor and system support: "avx512", "avx2", "sse2", "generic"
+  std::string isa;  // best level this processor and system support: "avx512", "avx2", "sse2", "generic"
 };
 
 Machine read_machine(const MachineRoots& roots = {});

@@ -19,8 +19,7 @@ namespace strata {
 class TaskRef {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>)
-  TaskRef(F&& f)  // NOLINT: implicit on purpose
+  requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>) TaskRef(F&& f)  // NOLINT: implicit on purpose
       : object_(const_cast<void*>(static_cast<const void*>(&f))), call_([](void* object, int task, int thread) {
           (*static_cast<std::remove_reference_t<F>*>(object))(task, thread);
         }) {}
@@ -73,8 +72,8 @@ class WorkerPool {
   alignas(64) std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> in_run_{false};
-  int n_tasks_ = 0;                 // written only while nobody is inside
-  const TaskRef* task_ = nullptr;   // likewise
+  int n_tasks_ = 0;                // written only while nobody is inside
+  const TaskRef* task_ = nullptr;  // likewise
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::thread> workers_;

@@ -140,8 +140,8 @@ TEST(Machine, PassesOverGarbage) {
        {std::string("\0\xff\x01:::\n", 7), std::string("::::::::\n\n\n0::"), std::string(200000, ':'),
         fmt::format("0::{:/>100000}", ""), std::string("-1"), std::string("99999999999999999999999"), std::string()}) {
     FakeMachine fake;
-    for (const char* name : {"proc/self/cgroup", "cgroup/memory.max", "cgroup/memory.current", "cgroup/memory.stat", "cgroup/cpu.max",
-                             "proc/cpuinfo", "sys/devices/system/cpu/cpu0/topology/core_id"}) {
+    for (const char* name : {"proc/self/cgroup", "cgroup/memory.max", "cgroup/memory.current", "cgroup/memory.stat",
+                             "cgroup/cpu.max", "proc/cpuinfo", "sys/devices/system/cpu/cpu0/topology/core_id"}) {
       fake.put(name, garbage);
     }
     const Machine m = fake.read();

@@ -55,7 +55,8 @@ TEST(WorkerPool, ShowsTheWorkOfAllThreadsToTheNextJob) {
   for (int job = 1; job <= 5000; ++job) {
     // Each task reads what another task wrote in the job before: a missing barrier is a wrong sum, or a race.
     std::vector<int> next(64, 0);
-    pool.run(64, [&](int task, int) { next[static_cast<size_t>(task)] = values[static_cast<size_t>((task + 1) % 64)] + 1; });
+    pool.run(
+        64, [&](int task, int) { next[static_cast<size_t>(task)] = values[static_cast<size_t>((task + 1) % 64)] + 1; });
     values = next;
   }
   EXPECT_EQ(values, std::vector<int>(64, 5000));

@@ -1,0 +1,198 @@
+// The mixture of experts. Two passes over the pool: hidden values of every expert that a row uses, with the rows of an
+// expert together; then tiles of outputs over all experts, so that a task can add what the experts say to a row in rank
+// order without a third pass.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "cpu/matmul.h"
+#include "cpu/ops_cpu.h"
+#include "cpu/scratch.h"
+
+namespace strata {
+namespace {
+
+// The n_used best of a row: by logit, ties to the lower expert; what is not a number ranks last.
+void pick_experts(const float* logits, int n_experts, int n_used, int32_t* ids) {
+  const auto key = [&](int e) { return std::isnan(logits[e]) ? -std::numeric_limits<float>::infinity() : logits[e]; };
+  // A list of the best so far in order; a new one moves the weaker ones down.
+  int count = 0;
+  for (int e = 0; e < n_experts; ++e) {
+    const float value = key(e);
+    if (count == n_used && !(value > key(ids[count - 1]))) continue;
+    int at = count < n_used ? count++ : count - 1;
+    for (; at > 0 && value > key(ids[at - 1]); --at) ids[at] = ids[at - 1];
+    ids[at] = e;
+  }
+}
+
+// Softmax over all experts, then the best renormalised; overwrites the logits.
+void weigh_experts(const Kernels& k, float* logits, int n_experts, int n_used, const int32_t* ids, float* weights) {
+  const float total = k.exp_sum(logits, logits[ids[0]], n_experts);
+  float best = 0;
+  for (int i = 0; i < n_used; ++i) {
+    weights[i] = logits[ids[i]] / total;
+    best += weights[i];
+  }
+  for (int i = 0; i < n_used; ++i) weights[i] /= best;
+}
+
+// One call of `experts`: the shared expert counts as one more, after the routed ones.
+class ExpertCall {
+ public:
+  ExpertCall(const Workshop& shop, const ExpertLayer& layer, MatF32 x, const Routed& routed, MatF32 y)
+      : shop_(shop),
+        layer_(layer),
+        x_(x),
+        y_(y),
+        routed_(routed),
+        uses_(x.rows * routed.n_used),
+        shared_width_(static_cast<int>(layer.shared.gate.rows)) {
+    Carver shared = shop.shared();
+    s_ = ExpertScratch::carve(shared, x.rows, layer.n_experts, routed.n_used, std::max(layer.width, shared_width_));
+    order_uses();
+  }
+
+  void run() {
+    const int parts = (std::max(layer_.width, shared_width_) + ExpertUpTask::kHidden - 1) / ExpertUpTask::kHidden;
+    // The last task is the gate of the shared expert.
+    const int n_tasks = (n_active_ + 1) * parts + 1;
+    shop_.pool.run(n_tasks, [&](int task, int thread) {
+      if (task == n_tasks - 1) return shared_gains(thread);
+      hidden_part(task / parts, task % parts * ExpertUpTask::kHidden, thread);
+    });
+    shop_.pool.parallel_for(layer_.d_model, ExpertDownTask::kOutputs,
+                            [&](int first, int last, int thread) { outputs(first, last - first, thread); });
+  }
+
+ private:
+  struct Member {
+    FfnWeights w;
+    int first_slot, n_slots, width;
+  };
+
+  // Sorts the uses by expert and lists the experts that have any.
+  void order_uses() {
+    std::fill_n(s_.first_slot, layer_.n_experts + 1, 0);
+    for (int use = 0; use < uses_; ++use) {
+      const int32_t id = routed_.ids[use];
+      CHECK(id >= 0 && id < layer_.n_experts, "expert {} of {}", id, layer_.n_experts);
+      ++s_.first_slot[id + 1];
+    }
+    for (int e = 0; e < layer_.n_experts; ++e) {
+      if (s_.first_slot[e + 1] > 0) s_.active[n_active_++] = e;
+      s_.first_slot[e + 1] += s_.first_slot[e];
+    }
+    for (int use = 0; use < uses_; ++use) {
+      const int slot = s_.first_slot[routed_.ids[use]]++;  // moves each start to its end, the start of the next
+      s_.slot_of[use] = slot;
+      s_.inputs[slot] = x_.row(use / routed_.n_used);
+    }
+    for (int e = layer_.n_experts; e > 0; --e) s_.first_slot[e] = s_.first_slot[e - 1];
+    s_.first_slot[0] = 0;
+    for (int r = 0; r < x_.rows; ++r) s_.inputs[uses_ + r] = x_.row(r);
+    for (int slot = 0; slot < uses_ + x_.rows; ++slot) s_.hidden_rows[slot] = s_.hidden.row(slot);
+  }
+
+  Member member(int index) const {
+    if (index == n_active_) return {layer_.shared, uses_, x_.rows, shared_width_};
+    const int32_t id = s_.active[index];
+    return {layer_.expert(id), s_.first_slot[id], s_.first_slot[id + 1] - s_.first_slot[id], layer_.width};
+  }
+
+  // silu(gate x) * (up x) for hidden values [first, first + kHidden) of one expert.
+  void hidden_part(int index, int first, int thread) {
+    const Member m = member(index);
+    const int count = std::min(ExpertUpTask::kHidden, m.width - first);
+    if (count <= 0) return;
+    Carver own = shop_.of_thread(thread);
+    const ExpertUpTask t = ExpertUpTask::carve(own, layer_.d_model);
+    const Kernels& k = shop_.kernels;
+    const DecodedRows gate = decode_rows(k, m.w.gate, first, count, t.gate),
+                      up = decode_rows(k, m.w.up, first, count, t.up);
+    for (int s0 = 0; s0 < m.n_slots; s0 += ExpertUpTask::kRows) {
+      const int n = std::min(ExpertUpTask::kRows, m.n_slots - s0);
+      const float* const* inputs = s_.inputs + m.first_slot + s0;
+      const MatF32 hidden = s_.hidden.rows_from(m.first_slot + s0, n);
+      k.dot_tile(gate.data, gate.stride, count, inputs, n, layer_.d_model, hidden.data + first, hidden.stride);
+      k.dot_tile(up.data, up.stride, count, inputs, n, layer_.d_model, t.products, count);
+      for (int i = 0; i < n; ++i) {
+        float* to = hidden.row(i) + first;
+        float* product = t.products + i * count;
+        if (m.w.gate.scale != 1.0f) scale(to, m.w.gate.scale, count);
+        if (m.w.up.scale != 1.0f) scale(product, m.w.up.scale, count);
+        k.silu_times(to, product, count);
+      }
+    }
+  }
+
+  static void scale(float* x, float by, int n) {
+    for (int i = 0; i < n; ++i) x[i] *= by;
+  }
+
+  // How much of the shared expert each row gets.
+  void shared_gains(int thread) {
+    const Weight& w = layer_.shared_gate;
+    Carver own = shop_.of_thread(thread);
+    const ExpertUpTask t = ExpertUpTask::carve(own, layer_.d_model);
+    const DecodedRows row = decode_rows(shop_.kernels, w, 0, 1, t.gate);
+    shop_.kernels.dot_tile(row.data, row.stride, 1, s_.inputs + uses_, x_.rows, layer_.d_model, s_.shared_gain, 1);
+    shop_.kernels.sigmoid(s_.shared_gain, w.scale, 1.0f, x_.rows);
+  }
+
+  // Outputs [first, first + count) of all rows.
+  void outputs(int first, int count, int thread) {
+    Carver own = shop_.of_thread(thread);
+    const ExpertDownTask t = ExpertDownTask::carve(own, x_.rows, routed_.n_used, std::max(layer_.width, shared_width_));
+    const Kernels& k = shop_.kernels;
+    for (int index = 0; index <= n_active_; ++index) {
+      const Member m = member(index);
+      const DecodedRows down = decode_rows(k, m.w.down, first, count, t.down);
+      float* products = t.products + static_cast<int64_t>(m.first_slot) * count;
+      k.dot_tile(down.data, down.stride, count, s_.hidden_rows + m.first_slot, m.n_slots, m.width, products, count);
+      if (m.w.down.scale != 1.0f) scale(products, m.w.down.scale, m.n_slots * count);
+    }
+    for (int r = 0; r < x_.rows; ++r) {
+      float* to = y_.row(r) + first;
+      std::fill_n(to, count, 0.0f);
+      for (int use = r * routed_.n_used; use < (r + 1) * routed_.n_used; ++use) {
+        k.add_scaled(to, t.products + static_cast<int64_t>(s_.slot_of[use]) * count, routed_.weights[use], count);
+      }
+      k.add_scaled(to, t.products + static_cast<int64_t>(uses_ + r) * count, s_.shared_gain[r], count);
+    }
+  }
+
+  const Workshop& shop_;
+  const ExpertLayer& layer_;
+  const MatF32 x_, y_;
+  const Routed& routed_;
+  const int uses_, shared_width_;
+  int n_active_ = 0;
+  ExpertScratch s_{};
+};
+
+}  // namespace
+
+void CpuOps::route(const Weight& router, MatF32 x, Routed out) {
+  const auto n_experts = static_cast<int>(router.rows);
+  CHECK(out.n_used > 0 && out.n_used <= n_experts, "{} of {} experts", out.n_used, n_experts);
+  Carver shared = shop_.shared();
+  const RouteScratch s = RouteScratch::carve(shared, x.rows, n_experts);
+  for (int r = 0; r < x.rows; ++r) s.x[r] = x.row(r);
+  multiply(shop_, {&router, 1}, s.x, {&s.logits, 1});
+  shop_.each_row(x.rows, 8, [&](int r, int) {
+    int32_t* ids = out.ids + static_cast<int64_t>(r) * out.n_used;
+    pick_experts(s.logits.row(r), n_experts, out.n_used, ids);
+    weigh_experts(shop_.kernels, s.logits.row(r), n_experts, out.n_used, ids,
+                  out.weights + static_cast<int64_t>(r) * out.n_used);
+  });
+}
+
+void CpuOps::experts(const ExpertLayer& layer, MatF32 x, const Routed& routed, MatF32 y, RowRole) {
+  CHECK(x.cols == layer.d_model && y.cols == layer.d_model && x.rows == y.rows,
+        "input {} x {}, output {} x {}, width {}", x.rows, x.cols, y.rows, y.cols, layer.d_model);
+  ExpertCall(shop_, layer, x, routed, y).run();
+}
+
+}  // namespace strata

@@ -1,0 +1,16 @@
+// Kernels for any processor.
+#include <cstddef>
+
+#include "cpu/isa.h"
+
+#define STRATA_LANES 4
+#define STRATA_TILE_X 1
+#define STRATA_TILE_W 2
+#define STRATA_ISA "portable"
+#include "cpu/kernels.inl"
+
+namespace strata {
+const Kernels* portable_kernels() {
+  return &kKernels;
+}
+}  // namespace strata

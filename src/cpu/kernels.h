@@ -1,0 +1,66 @@
+// The inner loops of the CPU operations, compiled once per instruction set from one text (kernels.inl). All variants
+// give the same bits: sums over many terms run in 16 lanes in a fixed order, whatever the width of a register, and
+// nothing is contracted. Choosing one is therefore a matter of speed alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace strata {
+
+// Columns of the strip of a delta-rule state that is worked on at once.
+inline constexpr int kDeltaStrip = 32;
+
+// The rows of one value head in one strip. Matrices [rows, kDeltaStrip] are contiguous.
+struct DeltaRows {
+  int n_rows = 0, k_dim = 0;
+  const float* q = nullptr;  // row r at q + r * qk_stride: [k_dim]
+  const float* k = nullptr;
+  int64_t qk_stride = 0;
+  const float* decay = nullptr;  // [rows]
+  const float* beta = nullptr;   // [rows]
+  const float* v = nullptr;
+  float* update = nullptr;
+  float* out = nullptr;
+};
+
+struct Kernels {
+  const char* isa;
+
+  // out[r * out_stride + j] = x[r] . w_j with w_j = w + j * w_stride, over n values.
+  void (*dot_tile)(const float* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n, float* out,
+                   int64_t out_stride);
+  // out = x / sqrt(mean(x^2) + eps) * weight; out may be x.
+  void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
+  // x = x / sqrt(sum(x^2) + eps) * scale
+  void (*unit_norm)(float* x, int n, float eps, float scale);
+  // y += a * x
+  void (*add_scaled)(float* y, const float* x, float a, int n);
+  // y = a * y + sum over i of p[i] * rows[i]
+  void (*add_rows)(float* y, float a, const float* const* rows, const float* p, int n_rows, int n);
+  // x = e^(x - shift); returns the sum
+  float (*exp_sum)(float* x, float shift, int n);
+  // x = silu(x * scale)
+  void (*silu)(float* x, float scale, int n);
+  // x = silu(x) * y
+  void (*silu_times)(float* x, const float* y, int n);
+  // x *= sigmoid(gate)
+  void (*gate)(float* x, const float* gate, int n);
+  // x = scale * sigmoid(x * in_scale)
+  void (*sigmoid)(float* x, float in_scale, float scale, int n);
+  // y += sigmoid(m) * x
+  void (*add_gated)(float* y, const float* m, const float* x, int n);
+  // Z = decay * Z + key (x) update for a strip z [k_dim, kDeltaStrip].
+  void (*delta_advance)(float* z, int k_dim, float decay, const float* key, const float* update);
+  // Each row: Z = decay * Z; update = beta * (v - k Z); Z += k (x) update; out = q Z.
+  void (*delta_rows)(float* z, const DeltaRows& rows);
+  void (*from_half)(const uint16_t* from, float* to, int n);
+};
+
+// Those that this build has and this processor can run, the widest first; the last one runs everywhere.
+std::span<const Kernels* const> available_kernels();
+// By name: "avx512", "avx2", "portable"; null when it is not available.
+const Kernels* find_kernels(std::string_view isa);
+
+}  // namespace strata

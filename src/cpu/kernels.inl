@@ -1,0 +1,359 @@
+// The text of every variant of the kernels. An including file defines STRATA_LANES (floats in a register: 4, 8 or 16),
+// STRATA_TILE_X and STRATA_TILE_W (rows and weights of the inner block of dot_tile) and STRATA_ISA (the name), and is
+// compiled with the matching instruction set. Nothing here may call an inline function with external linkage: the
+// linker could give that copy, with its instructions, to other code.
+
+namespace strata {
+namespace {
+
+constexpr int kLanes = STRATA_LANES;
+typedef float Vec __attribute__((vector_size(4 * kLanes)));
+typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t UintVec __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t HalfVec __attribute__((vector_size(2 * kLanes)));
+typedef float Vec4 __attribute__((vector_size(16)));
+
+#define STRATA_INLINE inline __attribute__((always_inline))
+
+STRATA_INLINE Vec load(const float* from) {
+  Vec v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+STRATA_INLINE void store(float* to, Vec v) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
+// The first n < kLanes values; the others are 0.
+STRATA_INLINE Vec load_part(const float* from, int64_t n) {
+  Vec v = {};
+  __builtin_memcpy(&v, from, static_cast<size_t>(n) * sizeof(float));
+  return v;
+}
+STRATA_INLINE void store_part(float* to, Vec v, int64_t n) {
+  __builtin_memcpy(to, &v, static_cast<size_t>(n) * sizeof(float));
+}
+STRATA_INLINE Vec splat(float x) {
+  return x - Vec{};
+}
+
+// --- 16 lanes, in one, two or four registers ------------------------------------------------------------------------
+
+constexpr int kParts = 16 / kLanes;
+struct Lanes16 {
+  Vec part[kParts];
+};
+
+STRATA_INLINE Lanes16 load16(const float* from) {
+  Lanes16 v;
+  for (int i = 0; i < kParts; ++i) v.part[i] = load(from + i * kLanes);
+  return v;
+}
+STRATA_INLINE Lanes16 load16_part(const float* from, int64_t n) {
+  float padded[16] = {};
+  __builtin_memcpy(padded, from, static_cast<size_t>(n) * sizeof(float));
+  return load16(padded);
+}
+STRATA_INLINE void add_product(Lanes16& sum, const Lanes16& a, const Lanes16& b) {
+  for (int i = 0; i < kParts; ++i) sum.part[i] += a.part[i] * b.part[i];
+}
+STRATA_INLINE void add(Lanes16& sum, const Lanes16& a) {
+  for (int i = 0; i < kParts; ++i) sum.part[i] += a.part[i];
+}
+
+// Lane i plus lane i + 8, then i + 4: what is left of a sum is four lanes.
+STRATA_INLINE Vec4 fold_to_4(const Lanes16& v) {
+#if STRATA_LANES == 16
+  const Vec a = v.part[0];
+  const auto b = __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
+                 __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+  return __builtin_shufflevector(b, b, 0, 1, 2, 3) + __builtin_shufflevector(b, b, 4, 5, 6, 7);
+#elif STRATA_LANES == 8
+  const Vec b = v.part[0] + v.part[1];
+  return __builtin_shufflevector(b, b, 0, 1, 2, 3) + __builtin_shufflevector(b, b, 4, 5, 6, 7);
+#else
+  return (v.part[0] + v.part[2]) + (v.part[1] + v.part[3]);
+#endif
+}
+// The last two steps: lane i plus lane i + 2, then i + 1.
+STRATA_INLINE float fold_to_1(Vec4 v) {
+  return (v[0] + v[2]) + (v[1] + v[3]);
+}
+// The same for four sums at once.
+STRATA_INLINE Vec4 fold_four(Vec4 a, Vec4 b, Vec4 c, Vec4 d) {
+  const Vec4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Vec4 cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Vec4 ab = ab_low + ab_high, cd = cd_low + cd_high;  // a0+a2, b0+b2, a1+a3, b1+b3
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
+STRATA_INLINE float sum_of_squares(const float* x, int n) {
+  Lanes16 sum = {};
+  int i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const Lanes16 v = load16(x + i);
+    add_product(sum, v, v);
+  }
+  if (i < n) {
+    const Lanes16 v = load16_part(x + i, n - i);
+    add_product(sum, v, v);
+  }
+  return fold_to_1(fold_to_4(sum));
+}
+
+// --- products -------------------------------------------------------------------------------------------------------
+
+// X rows times W weights; the sum of each pair takes the same steps in every block shape.
+template <int X, int W>
+STRATA_INLINE void dot_block(const float* w, int64_t w_stride, const float* const* x, int64_t n, float* out,
+                             int64_t out_stride) {
+  Lanes16 sum[X][W] = {};
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    Lanes16 weights[W];
+    for (int j = 0; j < W; ++j) weights[j] = load16(w + j * w_stride + i);
+    for (int r = 0; r < X; ++r) {
+      const Lanes16 values = load16(x[r] + i);
+      for (int j = 0; j < W; ++j) add_product(sum[r][j], values, weights[j]);
+    }
+  }
+  if (i < n) {
+    Lanes16 weights[W];
+    for (int j = 0; j < W; ++j) weights[j] = load16_part(w + j * w_stride + i, n - i);
+    for (int r = 0; r < X; ++r) {
+      const Lanes16 values = load16_part(x[r] + i, n - i);
+      for (int j = 0; j < W; ++j) add_product(sum[r][j], values, weights[j]);
+    }
+  }
+  for (int r = 0; r < X; ++r) {
+    float* to = out + r * out_stride;
+    int j = 0;
+    for (; j + 4 <= W; j += 4) {
+      const Vec4 four =
+          fold_four(fold_to_4(sum[r][j]), fold_to_4(sum[r][j + 1]), fold_to_4(sum[r][j + 2]), fold_to_4(sum[r][j + 3]));
+      __builtin_memcpy(to + j, &four, sizeof four);
+    }
+    for (; j < W; ++j) to[j] = fold_to_1(fold_to_4(sum[r][j]));
+  }
+}
+
+template <int X>
+STRATA_INLINE void dot_rows(const float* w, int64_t w_stride, int n_w, const float* const* x, int64_t n, float* out,
+                            int64_t out_stride) {
+  int j = 0;
+  for (; j + STRATA_TILE_W <= n_w; j += STRATA_TILE_W)
+    dot_block<X, STRATA_TILE_W>(w + j * w_stride, w_stride, x, n, out + j, out_stride);
+  for (; j < n_w; ++j) dot_block<X, 1>(w + j * w_stride, w_stride, x, n, out + j, out_stride);
+}
+
+void dot_tile(const float* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n, float* out,
+              int64_t out_stride) {
+  int r = 0;
+  for (; r + STRATA_TILE_X <= n_x; r += STRATA_TILE_X) {
+    dot_rows<STRATA_TILE_X>(w, w_stride, n_w, x + r, n, out + r * out_stride, out_stride);
+  }
+  for (; r < n_x; ++r) dot_rows<1>(w, w_stride, n_w, x + r, n, out + r * out_stride, out_stride);
+}
+
+// --- elementwise ----------------------------------------------------------------------------------------------------
+
+// e^x to within 2 units of the last place: 2^n * e^r with |r| <= ln(2)/2, the series up to r^7. Below 2^-126 it is 0.
+STRATA_INLINE Vec exp_of(Vec x) {
+  const Vec highest = splat(88.72284f), lowest = splat(-87.33654f), infinity = splat(__builtin_inff());
+  const Vec shift = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number in the low bits
+  const Vec inside = x > highest ? highest : x < lowest ? lowest : x;
+  const Vec shifted = inside * splat(1.44269504f) + shift;
+  const Vec n = shifted - shift;
+  const Vec r = inside - n * splat(0.693145752f) - n * splat(1.42860677e-6f);
+  Vec p = splat(1.0f / 5040);
+  p = p * r + splat(1.0f / 720);
+  p = p * r + splat(1.0f / 120);
+  p = p * r + splat(1.0f / 24);
+  p = p * r + splat(1.0f / 6);
+  p = p * r + splat(0.5f);
+  p = p * r + splat(1.0f);
+  p = p * r + splat(1.0f);
+  // Two factors, because 2^128 is not a number: half of n each.
+  const IntVec whole = __builtin_convertvector(n, IntVec);
+  const IntVec half = whole >> 1;
+  const Vec first = (Vec)((half + 127) << 23), second = (Vec)((whole - half + 127) << 23);
+  Vec result = p * first * second;
+  result = x < lowest ? Vec{} : result;
+  result = x > highest ? infinity : result;
+  return x == x ? result : x;
+}
+
+// 1 / (1 + e^-x), from e^-|x|, which never overflows.
+STRATA_INLINE Vec sigmoid_of(Vec x) {
+  const Vec one = splat(1.0f);
+  const Vec e = exp_of(x < Vec{} ? x : -x);
+  return (x < Vec{} ? e : one) / (one + e);
+}
+
+// x[i] = f(x[i], i-th vector of others...) for n values.
+template <class F>
+STRATA_INLINE void map(float* x, int n, F f) {
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(x + i, f(load(x + i)));
+  if (i < n) store_part(x + i, f(load_part(x + i, n - i)), n - i);
+}
+template <class F>
+STRATA_INLINE void map(float* x, const float* y, int n, F f) {
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(x + i, f(load(x + i), load(y + i)));
+  if (i < n) store_part(x + i, f(load_part(x + i, n - i), load_part(y + i, n - i)), n - i);
+}
+
+void rms_norm(const float* x, const float* weight, int n, float eps, float* out) {
+  const float factor = 1.0f / __builtin_sqrtf(sum_of_squares(x, n) / static_cast<float>(n) + eps);
+  for (int i = 0; i < n; ++i) out[i] = x[i] * factor * weight[i];
+}
+
+void unit_norm(float* x, int n, float eps, float scale) {
+  const float factor = scale / __builtin_sqrtf(sum_of_squares(x, n) + eps);
+  for (int i = 0; i < n; ++i) x[i] *= factor;
+}
+
+void add_scaled(float* y, const float* x, float a, int n) {
+  for (int i = 0; i < n; ++i) y[i] += a * x[i];
+}
+
+// `parts` registers of y stay where they are while all rows are added.
+template <int parts>
+STRATA_INLINE void add_rows_part(float* y, float a, const float* const* rows, const float* p, int n_rows, int at) {
+  Vec sum[parts];
+  for (int j = 0; j < parts; ++j) sum[j] = load(y + at + j * kLanes) * a;
+  for (int i = 0; i < n_rows; ++i) {
+    for (int j = 0; j < parts; ++j) sum[j] += p[i] * load(rows[i] + at + j * kLanes);
+  }
+  for (int j = 0; j < parts; ++j) store(y + at + j * kLanes, sum[j]);
+}
+
+void add_rows(float* y, float a, const float* const* rows, const float* p, int n_rows, int n) {
+  int at = 0;
+  for (; at + 4 * kLanes <= n; at += 4 * kLanes) add_rows_part<4>(y, a, rows, p, n_rows, at);
+  for (; at + kLanes <= n; at += kLanes) add_rows_part<1>(y, a, rows, p, n_rows, at);
+  for (; at < n; ++at) {
+    float sum = y[at] * a;
+    for (int i = 0; i < n_rows; ++i) sum += p[i] * rows[i][at];
+    y[at] = sum;
+  }
+}
+
+float exp_sum(float* x, float shift, int n) {
+  const Vec by = splat(shift);
+  map(
+      x, n, [=](Vec v) __attribute__((always_inline)) { return exp_of(v - by); });
+  Lanes16 sum = {};
+  int i = 0;
+  for (; i + 16 <= n; i += 16) add(sum, load16(x + i));
+  if (i < n) add(sum, load16_part(x + i, n - i));
+  return fold_to_1(fold_to_4(sum));
+}
+
+void silu(float* x, float scale, int n) {
+  const Vec factor = splat(scale);
+  map(
+      x, n, [=](Vec v) __attribute__((always_inline)) { return v * factor * sigmoid_of(v * factor); });
+}
+
+void silu_times(float* x, const float* y, int n) {
+  map(
+      x, y, n, [](Vec v, Vec w) __attribute__((always_inline)) { return v * sigmoid_of(v) * w; });
+}
+
+void gate(float* x, const float* by, int n) {
+  map(
+      x, by, n, [](Vec v, Vec g) __attribute__((always_inline)) { return v * sigmoid_of(g); });
+}
+
+void sigmoid(float* x, float in_scale, float scale, int n) {
+  const Vec inner = splat(in_scale), outer = splat(scale);
+  map(
+      x, n, [=](Vec v) __attribute__((always_inline)) { return outer * sigmoid_of(v * inner); });
+}
+
+void add_gated(float* y, const float* m, const float* x, int n) {
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, load(y + i) + sigmoid_of(load(m + i)) * load(x + i));
+  if (i < n) {
+    const int64_t rest = n - i;
+    store_part(y + i, load_part(y + i, rest) + sigmoid_of(load_part(m + i, rest)) * load_part(x + i, rest), rest);
+  }
+}
+
+// --- delta rule -----------------------------------------------------------------------------------------------------
+
+constexpr int kStripParts = kDeltaStrip / kLanes;
+
+void delta_advance(float* z, int k_dim, float decay, const float* key, const float* update) {
+  for (int i = 0; i < k_dim; ++i, z += kDeltaStrip) {
+    for (int j = 0; j < kStripParts; ++j) {
+      float* at = z + j * kLanes;
+      store(at, decay * load(at) + key[i] * load(update + j * kLanes));
+    }
+  }
+}
+
+void delta_rows(float* z, const DeltaRows& rows) {
+  for (int r = 0; r < rows.n_rows; ++r) {
+    const float* key = rows.k + r * rows.qk_stride;
+    const float* query = rows.q + r * rows.qk_stride;
+    const float decay = rows.decay[r];
+    Vec recalled[kStripParts] = {};
+    for (int i = 0; i < rows.k_dim; ++i) {
+      for (int j = 0; j < kStripParts; ++j) recalled[j] += key[i] * (decay * load(z + i * kDeltaStrip + j * kLanes));
+    }
+    Vec update[kStripParts], out[kStripParts] = {};
+    for (int j = 0; j < kStripParts; ++j) {
+      const int64_t at = static_cast<int64_t>(r) * kDeltaStrip + j * kLanes;
+      update[j] = rows.beta[r] * (load(rows.v + at) - recalled[j]);
+      store(rows.update + at, update[j]);
+    }
+    for (int i = 0; i < rows.k_dim; ++i) {
+      for (int j = 0; j < kStripParts; ++j) {
+        float* at = z + i * kDeltaStrip + j * kLanes;
+        const Vec next = decay * load(at) + key[i] * update[j];
+        store(at, next);
+        out[j] += query[i] * next;
+      }
+    }
+    for (int j = 0; j < kStripParts; ++j) store(rows.out + static_cast<int64_t>(r) * kDeltaStrip + j * kLanes, out[j]);
+  }
+}
+
+// --- fp16 -----------------------------------------------------------------------------------------------------------
+
+// As half_to_float of quant/half.h, a register at a time.
+STRATA_INLINE Vec half_values(HalfVec halves) {
+  const UintVec bits = __builtin_convertvector(halves, UintVec);
+  const UintVec sign = (bits & 0x8000u) << 16;
+  const UintVec magnitude = bits & 0x7fffu;
+  const UintVec zero = {};
+  const UintVec rebias = magnitude >= zero + 0x7c00u ? zero + (224u << 23) : zero + (112u << 23);
+  const UintVec normal = (magnitude << 13) + rebias;
+  const Vec subnormal = (Vec)(0x3f000000u | (magnitude & 0x3ffu)) - splat(0.5f);
+  const UintVec value = magnitude < zero + 0x400u ? (UintVec)subnormal : normal;
+  return (Vec)(sign | value);
+}
+
+void from_half(const uint16_t* from, float* to, int n) {
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    HalfVec halves;
+    __builtin_memcpy(&halves, from + i, sizeof halves);
+    store(to + i, half_values(halves));
+  }
+  if (i < n) {
+    HalfVec halves = {};
+    __builtin_memcpy(&halves, from + i, static_cast<size_t>(n - i) * sizeof(uint16_t));
+    store_part(to + i, half_values(halves), n - i);
+  }
+}
+
+constexpr Kernels kKernels = {
+    STRATA_ISA, dot_tile, rms_norm, unit_norm, add_scaled,    add_rows,   exp_sum,   silu,
+    silu_times, gate,     sigmoid,  add_gated, delta_advance, delta_rows, from_half,
+};
+
+}  // namespace
+}  // namespace strata

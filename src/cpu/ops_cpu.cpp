@@ -1,0 +1,74 @@
+#include "cpu/ops_cpu.h"
+
+#include <algorithm>
+
+#include "cpu/matmul.h"
+#include "cpu/scratch.h"
+
+namespace strata {
+
+std::unique_ptr<Ops> make_cpu_ops(WorkerPool& pool) {
+  return std::make_unique<CpuOps>(pool, *available_kernels().front());
+}
+
+size_t CpuOps::scratch_bytes(const OpsShapes& shapes) const {
+  return shared_scratch_bytes(shapes) + thread_scratch_bytes(shapes) * static_cast<size_t>(shop_.pool.n_threads());
+}
+
+Status CpuOps::reserve(const OpsShapes& shapes) {
+  ASSIGN_OR_RETURN(scratch_, memory_.allocate(scratch_bytes(shapes), "temporaries of the operations"));
+  shop_.scratch = scratch_.data();
+  shop_.shared_bytes = shared_scratch_bytes(shapes);
+  shop_.thread_bytes = thread_scratch_bytes(shapes);
+  return {};
+}
+
+void CpuOps::embed(const Weight& table, std::span<const TokenId> ids, std::span<const float* const> embeddings,
+                   MatF32 streams, int n_streams) {
+  const auto width = static_cast<int>(table.cols);
+  CHECK(static_cast<int>(ids.size()) == streams.rows && streams.cols == n_streams * width,
+        "{} ids, streams {} x {}, {} streams of {}", ids.size(), streams.rows, streams.cols, n_streams, width);
+  CHECK(embeddings.empty() || embeddings.size() == ids.size(), "{} embeddings, {} ids", embeddings.size(), ids.size());
+  shop_.each_row(streams.rows, 32, [&](int r, int) {
+    const auto i = static_cast<size_t>(r);
+    float* first = streams.row(r);
+    if (!embeddings.empty() && embeddings[i] != nullptr) {
+      std::copy_n(embeddings[i], width, first);
+    } else {
+      CHECK(ids[i].v >= 0 && ids[i].v < table.rows, "token {} of {}", ids[i].v, table.rows);
+      const DecodedRows row = decode_rows(shop_.kernels, table, ids[i].v, 1, first);
+      if (row.data != first) std::copy_n(row.data, width, first);
+      if (table.scale != 1.0f) std::transform(first, first + width, first, [&](float x) { return x * table.scale; });
+    }
+    for (int s = 1; s < n_streams; ++s) std::copy_n(first, width, first + s * width);
+  });
+}
+
+void CpuOps::linear(std::span<const Weight> ws, MatF32 x, std::span<const MatF32> ys, RowRole) {
+  CHECK(ws.size() == ys.size(), "{} weights, {} outputs", ws.size(), ys.size());
+  for (size_t i = 0; i < ws.size(); ++i) {
+    CHECK(x.cols == ws[i].cols && ys[i].cols == ws[i].rows && x.rows == ys[i].rows,
+          "weight {} x {}, input {} x {}, output {} x {}", ws[i].cols, ws[i].rows, x.rows, x.cols, ys[i].rows,
+          ys[i].cols);
+  }
+  Carver shared = shop_.shared();
+  const LinearScratch s = LinearScratch::carve(shared, x.rows);
+  for (int r = 0; r < x.rows; ++r) s.x[r] = x.row(r);
+  multiply(shop_, ws, s.x, ys);
+}
+
+void CpuOps::head(const Weight& w, MatF32 x, std::span<const int> rows, MatF32 logits) {
+  CHECK(x.cols == w.cols && logits.cols == w.rows && logits.rows == static_cast<int>(rows.size()),
+        "head {} x {}, input width {}, logits {} x {} for {} rows", w.cols, w.rows, x.cols, logits.rows, logits.cols,
+        rows.size());
+  Carver shared = shop_.shared();
+  const LinearScratch s = LinearScratch::carve(shared, logits.rows);
+  for (int i = 0; i < logits.rows; ++i) {
+    const int r = rows[static_cast<size_t>(i)];
+    CHECK(r >= 0 && r < x.rows, "row {} of {}", r, x.rows);
+    s.x[i] = x.row(r);
+  }
+  multiply(shop_, {&w, 1}, s.x, {&logits, 1});
+}
+
+}  // namespace strata

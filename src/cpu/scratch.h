@@ -1,0 +1,155 @@
+// What each operation carves from the shared scratch and, per task, from that of a thread, as a function of the shapes
+// of a call. Asked with the largest shapes and no memory, the same functions say how much to reserve.
+#pragma once
+
+#include "cpu/workshop.h"
+#include "ops/ops.h"
+
+namespace strata {
+
+struct LinearScratch {
+  const float** x;  // [rows]
+
+  static LinearScratch carve(Carver& shared, int rows);
+};
+
+struct HyperScratch {
+  MatF32 normed;              // [rows, S*D]
+  MatF32 low;                 // [rows, rank]
+  const float** normed_rows;  // [rows]
+  const float** low_rows;     // [rows]
+
+  static HyperScratch carve(Carver& shared, int rows, int streams, int d_model, int rank);
+};
+
+// Of a task that mixes the streams of some channels.
+struct HyperTask {
+  static constexpr int kChannels = 32;
+  static constexpr int kRows = 16;
+  float* up;   // [S, channels, rank]
+  float* mix;  // [kRows, S * channels]
+
+  static HyperTask carve(Carver& own, int streams, int rank);
+};
+
+// Of a task that runs the value heads of one key head, some rows at a time.
+struct GdnTask {
+  static constexpr int kRows = 16;
+  float* qk;       // [kRows, 2 * k_dim]
+  float* v;        // [kRows, v_dim]
+  float* z;        // [k_dim, kDeltaStrip]
+  float* v_strip;  // [kRows, kDeltaStrip]
+  float* update;   // [kRows, kDeltaStrip]
+  float* out;      // [kRows, kDeltaStrip]
+  float* decay;    // [kRows]
+  float* beta;     // [kRows]
+
+  static GdnTask carve(Carver& own, int k_dim, int v_dim);
+};
+
+struct AttentionScratch {
+  const Segment** segment_of;  // [rows]
+
+  static AttentionScratch carve(Carver& shared, int rows);
+};
+
+// Of a task that prepares a row.
+struct PrepareTask {
+  float* cosine;  // [pairs]
+  float* sine;    // [pairs]
+  float* key;     // [head_dim]
+
+  static PrepareTask carve(Carver& own, int head_dim);
+};
+
+// Of a task that attends with some heads of one key head.
+struct AttendTask {
+  static constexpr int kPositions = 64;
+  Pos* positions;        // [kPositions]
+  const float** keys;    // [kPositions]
+  const float** values;  // [kPositions]
+  float* key_tile;       // [kPositions, head_dim]
+  float* value_tile;     // [kPositions, value_dim]
+  float* scores;         // [kPositions, heads]
+  float* weights;        // [kPositions]
+  float* highest;        // [heads]
+  float* total;          // [heads]
+
+  static AttendTask carve(Carver& own, int heads, int head_dim, int value_dim);
+};
+
+// Of a task that scores blocks: the scores of all blocks of a row, and a copy to find the threshold in.
+struct SelectTask {
+  static constexpr int kBlocks = 64;
+  float* scores;       // [blocks]
+  float* sorted;       // [blocks]
+  const float** keys;  // [kBlocks]
+  float* products;     // [kBlocks, index heads]
+
+  static SelectTask carve(Carver& own, int64_t blocks, int index_heads);
+};
+
+struct NgramScratch {
+  MatF32 looked_up;  // [rows, E]
+  MatF32 keys;       // [rows, S*D]; later the normed gated values
+  MatF32 values;     // [rows, D]
+  MatF32 gains;      // [rows, S]
+  const float** x;   // [rows]
+
+  static NgramScratch carve(Carver& shared, int rows, int width, int streams, int d_model);
+};
+
+// Of a task that gates one row, and of one that convolves it.
+struct NgramTask {
+  float* key;        // [D]
+  float* query;      // [D]
+  float* convolved;  // [S*D]
+
+  static NgramTask carve(Carver& own, int streams, int d_model);
+};
+
+struct RouteScratch {
+  MatF32 logits;    // [rows, n_experts]
+  const float** x;  // [rows]
+
+  static RouteScratch carve(Carver& shared, int rows, int n_experts);
+};
+
+// A use is a row and a rank; slots order the uses by expert, then by row. The shared expert has one slot a row, after
+// them.
+struct ExpertScratch {
+  int32_t* first_slot;        // [n_experts + 1]
+  int32_t* active;            // [n_experts]: experts with at least one use
+  int32_t* slot_of;           // [rows * n_used]
+  const float** inputs;       // [slots]: rows of x
+  MatF32 hidden;              // [slots, width]
+  const float** hidden_rows;  // [slots]
+  float* shared_gain;         // [rows]
+
+  static ExpertScratch carve(Carver& shared, int rows, int n_experts, int n_used, int width);
+};
+
+// Of a task that computes some hidden values of one expert.
+struct ExpertUpTask {
+  static constexpr int kHidden = 16;
+  static constexpr int kRows = 64;
+  float* gate;      // [kHidden, D]
+  float* up;        // [kHidden, D]
+  float* products;  // [kRows, kHidden]
+
+  static ExpertUpTask carve(Carver& own, int d_model);
+};
+
+// Of a task that computes some outputs of all experts.
+struct ExpertDownTask {
+  static constexpr int kOutputs = 16;
+  float* down;      // [kOutputs, width]
+  float* products;  // [slots, kOutputs]
+
+  static ExpertDownTask carve(Carver& own, int rows, int n_used, int width);
+};
+
+size_t shared_scratch_bytes(const OpsShapes& shapes);
+size_t thread_scratch_bytes(const OpsShapes& shapes);
+
+}  // namespace strata

@@ -1,0 +1,27 @@
+#include "cpu/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "os/machine.h"
+
+namespace strata {
+
+TEST(Isa, HasPortableKernelsEverywhere) {
+  ASSERT_NE(portable_kernels(), nullptr);
+  EXPECT_STREQ(portable_kernels()->isa, "portable");
+}
+
+TEST(Isa, HasTheKernelsThatTheMachineCanRunAndNoOthers) {
+#if defined(__x86_64__)
+  const std::string level = isa_level();
+  EXPECT_EQ(avx512_kernels() != nullptr, level == "avx512");
+  EXPECT_EQ(avx2_kernels() != nullptr, level == "avx512" || level == "avx2");
+#else
+  EXPECT_EQ(avx512_kernels(), nullptr);
+  EXPECT_EQ(avx2_kernels(), nullptr);
+#endif
+}
+
+}  // namespace strata
