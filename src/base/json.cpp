@@ -15,7 +15,8 @@ Result<Json> parse_json(std::string_view text, const std::string& what, int max_
       in_string = true;
     } else if (c == '[' || c == '{') {
       if (++depth > max_depth)
-        return Status(Code::invalid_argument, fmt::format("{}: nested deeper than {} levels at byte {}", what, max_depth, i));
+        return Status(Code::invalid_argument,
+                      fmt::format("{}: nested deeper than {} levels at byte {}", what, max_depth, i));
     } else if (c == ']' || c == '}') {
       --depth;
     }
@@ -23,9 +24,11 @@ Result<Json> parse_json(std::string_view text, const std::string& what, int max_
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& e) {
-    return Status(Code::invalid_argument, fmt::format("{}: not valid JSON at byte {}", what, e.byte), "check the syntax there");
+    return Status(Code::invalid_argument, fmt::format("{}: not valid JSON at byte {}", what, e.byte),
+                  "check the syntax there");
   } catch (const Json::out_of_range&) {
-    return Status(Code::invalid_argument, what + ": a number is too large for 64-bit floating point", "write a smaller number");
+    return Status(Code::invalid_argument, what + ": a number is too large for 64-bit floating point",
+                  "write a smaller number");
   }
 }
 

@@ -18,9 +18,9 @@ enum class Code {
   corrupt,           // bytes that contradict themselves or their format
   unsupported,       // well formed, but not something this build can run
   out_of_memory,
-  out_of_range,      // a number outside what the thing allows
+  out_of_range,  // a number outside what the thing allows
   cancelled,
-  failed,            // the computation itself failed (non-finite logits, device error)
+  failed,  // the computation itself failed (non-finite logits, device error)
 };
 
 const char* code_name(Code code);
@@ -49,8 +49,10 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                                        // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) { CHECK(!status_.ok(), "a Result needs a value or an error"); }  // NOLINT
+  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {
+    CHECK(!status_.ok(), "a Result needs a value or an error");
+  }  // NOLINT
 
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
@@ -82,8 +84,8 @@ class [[nodiscard]] Result {
 #define STRATA_CONCAT_(a, b) a##b
 #define STRATA_CONCAT(a, b) STRATA_CONCAT_(a, b)
 // Returns the failure of an expression of type Status from the enclosing function.
-#define RETURN_IF_ERROR(expr)                                  \
-  do {                                                         \
+#define RETURN_IF_ERROR(expr)                                                                     \
+  do {                                                                                            \
     if (::strata::Status failure_of_expr = (expr); !failure_of_expr.ok()) return failure_of_expr; \
   } while (0)
 // ASSIGN_OR_RETURN(auto x, f()): x = value of the Result, or return its failure.

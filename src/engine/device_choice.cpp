@@ -6,7 +6,8 @@ namespace strata {
 
 Status check_device(const std::string& name) {
   if (name == "plain" || name == "cpu") return {};
-  return {Code::invalid_argument, fmt::format("--device {}: this build has no such device", name), "choose cpu or plain"};
+  return {Code::invalid_argument, fmt::format("--device {}: this build has no such device", name),
+          "choose cpu or plain"};
 }
 
 Device make_device(const std::string& name, int threads) {

@@ -18,7 +18,9 @@
 namespace strata {
 namespace {
 
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 uint64_t hash_logits(MatF32 row) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(row.data);
@@ -43,9 +45,9 @@ struct Active {
   Request request;
   Sink* sink = nullptr;
   bool started = false;
-  std::vector<TokenRecord> unread;    // rows not computed yet, in order
-  size_t read = 0;                    // of unread
-  std::vector<TokenId> history;       // prompt and answer
+  std::vector<TokenRecord> unread;  // rows not computed yet, in order
+  size_t read = 0;                  // of unread
+  std::vector<TokenId> history;     // prompt and answer
   uint64_t logits_hash = 0;
   double start_s = 0, first_token_s = 0;
   Timings timings;
@@ -75,9 +77,9 @@ struct Engine::Parts {
   std::vector<const GdnWeights*> gdn_weights;
   std::unique_ptr<Sequence> sequence;
   std::unique_ptr<Forward> forward;
-  std::unique_ptr<Drafter> drafter;   // null without a draft head
+  std::unique_ptr<Drafter> drafter;  // null without a draft head
   int max_drafts = 0;
-  bool tainted = false;               // a failed request may have left values that must not be reused
+  bool tainted = false;  // a failed request may have left values that must not be reused
 
   std::deque<Active> queue;
   RequestId next_id = 1;
@@ -105,8 +107,9 @@ Status Engine::Parts::allocate() {
   }
   Ops& ops = *device.ops;
   ASSIGN_OR_RETURN(pages, PagePool::create(ops.memory(), kv_geometry(model->config, plan.kv), plan.n_pages));
-  ASSIGN_OR_RETURN(sequence, Sequence::create(*pages, running_geometry(model->config), {plan.max_context, plan.chunk_rows},
-                                              [this](SequenceView& view) { device.ops->settle(gdn_weights, view); }));
+  ASSIGN_OR_RETURN(sequence,
+                   Sequence::create(*pages, running_geometry(model->config), {plan.max_context, plan.chunk_rows},
+                                    [this](SequenceView& view) { device.ops->settle(gdn_weights, view); }));
   ASSIGN_OR_RETURN(forward, Forward::create(ops, model, *store, plan));
   if (forward->has_draft_head()) drafter = std::make_unique<Drafter>(*forward, *sequence);
   return {};
@@ -134,7 +137,8 @@ void Engine::Parts::start(Active& a) {
   a.timings.prompt_tokens = static_cast<int>(prompt.size());
   a.timings.cached_tokens = sequence->length();
   int position = a.unread.empty() ? sequence->next_position() : a.unread.back().pos.t + 1;
-  for (size_t i = same; i < prompt.size(); ++i) a.unread.push_back(TokenRecord::text(prompt[i], position++, RowRole::prompt));
+  for (size_t i = same; i < prompt.size(); ++i)
+    a.unread.push_back(TokenRecord::text(prompt[i], position++, RowRole::prompt));
   a.history = prompt;
   a.drafts = DraftPolicy(drafter ? max_drafts : 0);
 }
@@ -160,7 +164,8 @@ std::optional<TokenId> Engine::Parts::deliver(Active& a, MatF32 row, Pos positio
   a.sink->on_token(drawn->token, drawn->logprob);
   const auto& limits = a.request.limits;
   const auto& stops = limits.stop_tokens;
-  if (std::find(stops.begin(), stops.end(), drawn->token) != stops.end()) return finish(a, FinishReason::stop, {}), std::nullopt;
+  if (std::find(stops.begin(), stops.end(), drawn->token) != stops.end())
+    return finish(a, FinishReason::stop, {}), std::nullopt;
   if (limits.max_tokens > 0 && a.timings.generated_tokens >= limits.max_tokens) {
     return finish(a, FinishReason::length, {}), std::nullopt;
   }
@@ -254,7 +259,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options, const
   parts->facts = facts_of(*parts->model);
   report("planning memory", 0.5);
   const int threads = options.threads;
-  ASSIGN_OR_RETURN(parts->plan, make_plan(read_machine(), parts->facts, options, scratch_of(options.device, std::max(1, threads))));
+  ASSIGN_OR_RETURN(parts->plan,
+                   make_plan(read_machine(), parts->facts, options, scratch_of(options.device, std::max(1, threads))));
   parts->plan.warnings.insert(parts->plan.warnings.end(), parts->model->notes.begin(), parts->model->notes.end());
   report("allocating", 0.8);
   parts->device = make_device(options.device, parts->plan.threads);
@@ -270,16 +276,19 @@ Result<RequestId> Engine::submit(Request request, Sink& sink) {
   if (request.prompt.empty()) return Status(Code::invalid_argument, "the prompt is empty", "give at least one token");
   for (const TokenId t : request.prompt) {
     if (t.v < 0 || t.v >= vocab) {
-      return Status(Code::invalid_argument, fmt::format("token id {} in the prompt", t.v), fmt::format("the vocabulary has ids 0 to {}", vocab - 1));
+      return Status(Code::invalid_argument, fmt::format("token id {} in the prompt", t.v),
+                    fmt::format("the vocabulary has ids 0 to {}", vocab - 1));
     }
   }
   if (request.prompt.size() >= static_cast<size_t>(p.plan.max_context)) {
-    return Status(Code::out_of_range,
-                  fmt::format("the prompt has {} tokens, the context holds {} and must leave room for an answer", request.prompt.size(),
-                              p.plan.max_context),
-                  p.plan.max_context < p.model->config.context_length ? "shorten it or raise --max-context" : "shorten it");
+    return Status(
+        Code::out_of_range,
+        fmt::format("the prompt has {} tokens, the context holds {} and must leave room for an answer",
+                    request.prompt.size(), p.plan.max_context),
+        p.plan.max_context < p.model->config.context_length ? "shorten it or raise --max-context" : "shorten it");
   }
-  if (request.limits.max_tokens < 0) return Status(Code::invalid_argument, fmt::format("max_tokens is {}", request.limits.max_tokens), "0 or more");
+  if (request.limits.max_tokens < 0)
+    return Status(Code::invalid_argument, fmt::format("max_tokens is {}", request.limits.max_tokens), "0 or more");
   RETURN_IF_ERROR(check_params(request.sample, vocab));
   RETURN_IF_ERROR(p.files_unchanged());
   const RequestId id = p.next_id++;
@@ -317,11 +326,13 @@ Result<std::vector<float>> Engine::score(std::span<const TokenId> tokens, const 
   CHECK(p.queue.empty(), "score while requests run");
   p.sequence->clear();
   std::vector<TokenRecord> records;
-  for (size_t i = 0; i < tokens.size(); ++i) records.push_back(TokenRecord::text(tokens[i], static_cast<int>(i), RowRole::prompt));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    records.push_back(TokenRecord::text(tokens[i], static_cast<int>(i), RowRole::prompt));
   std::vector<float> nll;
   for (size_t at = 0; at < records.size();) {
     RETURN_IF_ERROR(p.files_unchanged());
-    const auto rows = next_rows(std::span<const TokenRecord>(records).subspan(at), p.sequence->length(), p.plan.chunk_rows);
+    const auto rows =
+        next_rows(std::span<const TokenRecord>(records).subspan(at), p.sequence->length(), p.plan.chunk_rows);
     RETURN_IF_ERROR(p.forward->run(*p.sequence, rows));
     p.sequence->commit(static_cast<int>(rows.size()));
     for (size_t r = 0; r < rows.size(); r += kLogitRows) {
@@ -340,15 +351,22 @@ Result<std::vector<float>> Engine::score(std::span<const TokenId> tokens, const 
   return nll;
 }
 
-const Plan& Engine::plan() const { return parts_->plan; }
-const ModelFacts& Engine::facts() const { return parts_->facts; }
-const char* Engine::device() const { return parts_->device.ops->name(); }
+const Plan& Engine::plan() const {
+  return parts_->plan;
+}
+const ModelFacts& Engine::facts() const {
+  return parts_->facts;
+}
+const char* Engine::device() const {
+  return parts_->device.ops->name();
+}
 
 Result<Inspection> inspect_model(const EngineOptions& options, const Machine& machine) {
   RETURN_IF_ERROR(check_device(options.device));
   ASSIGN_OR_RETURN(const auto model, load_model(options.model_path, options.mtp_path));
   const ModelFacts facts = facts_of(*model);
-  return Inspection{facts, model->notes, make_plan(machine, facts, options, scratch_of(options.device, std::max(1, options.threads)))};
+  return Inspection{facts, model->notes,
+                    make_plan(machine, facts, options, scratch_of(options.device, std::max(1, options.threads)))};
 }
 
 }  // namespace strata

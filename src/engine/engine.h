@@ -18,12 +18,12 @@
 namespace strata {
 
 struct RequestLimits {
-  int max_tokens = 0;                    // generated tokens; 0: until a stop token or the end of the context
-  std::vector<TokenId> stop_tokens;      // delivered to the sink, then the request ends
+  int max_tokens = 0;                // generated tokens; 0: until a stop token or the end of the context
+  std::vector<TokenId> stop_tokens;  // delivered to the sink, then the request ends
 };
 
 struct Request {
-  std::vector<TokenId> prompt;           // at least one token
+  std::vector<TokenId> prompt;  // at least one token
   SampleParams sample;
   RequestLimits limits;
 };
@@ -31,33 +31,35 @@ struct Request {
 enum class FinishReason { stop, length, context, cancelled, failed };
 
 struct Timings {
-  int prompt_tokens = 0;                 // all of the prompt
-  int cached_tokens = 0;                 // of those, not read again
+  int prompt_tokens = 0;  // all of the prompt
+  int cached_tokens = 0;  // of those, not read again
   int generated_tokens = 0;
   double prompt_s = 0, decode_s = 0;
-  int steps = 0;                         // of decoding; with drafts a step may yield several tokens
-  uint64_t bytes_read = 0;               // weight bytes a step reads for its first row, times steps
-  int drafted = 0, accepted = 0;         // tokens proposed by the draft head, and kept
+  int steps = 0;                  // of decoding; with drafts a step may yield several tokens
+  uint64_t bytes_read = 0;        // weight bytes a step reads for its first row, times steps
+  int drafted = 0, accepted = 0;  // tokens proposed by the draft head, and kept
 
   double prompt_tokens_per_s() const { return prompt_s > 0 ? (prompt_tokens - cached_tokens) / prompt_s : 0; }
-  double decode_tokens_per_s() const { return decode_s > 0 ? (generated_tokens - 1) / decode_s : 0; }   // first token: prompt
+  double decode_tokens_per_s() const {
+    return decode_s > 0 ? (generated_tokens - 1) / decode_s : 0;
+  }  // first token: prompt
   double gb_per_s() const { return decode_s > 0 ? static_cast<double>(bytes_read) / decode_s * 1e-9 : 0; }
 };
 
 struct Finished {
   FinishReason reason = FinishReason::stop;
-  Status status;                         // not ok only when reason is failed
+  Status status;  // not ok only when reason is failed
   Timings timings;
-  uint64_t logits_hash = 0;              // of the last logits; comparable for one build, ISA and thread count
+  uint64_t logits_hash = 0;  // of the last logits; comparable for one build, ISA and thread count
 };
 
 // Where a request's events go. Called from inside step().
 class Sink {
  public:
   virtual ~Sink() = default;
-  virtual void on_prompt(int done, int total) = 0;        // prompt tokens read so far
+  virtual void on_prompt(int done, int total) = 0;  // prompt tokens read so far
   virtual void on_token(TokenId token, float logprob) = 0;
-  virtual void on_finished(const Finished& finished) = 0; // last event of a request
+  virtual void on_finished(const Finished& finished) = 0;  // last event of a request
 };
 
 struct LoadProgress {
@@ -80,8 +82,8 @@ class Engine {
   bool step();
   void cancel(RequestId id);
 
-  // Negative log likelihood of tokens[1..] given what precedes each, read as one prompt. Result has tokens.size() - 1 entries.
-  // on_progress(done) is called after each chunk. tokens must fit the context.
+  // Negative log likelihood of tokens[1..] given what precedes each, read as one prompt. Result has tokens.size() - 1
+  // entries. on_progress(done) is called after each chunk. tokens must fit the context.
   Result<std::vector<float>> score(std::span<const TokenId> tokens, const std::function<void(int)>& on_progress);
 
   const Plan& plan() const;

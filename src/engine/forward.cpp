@@ -4,10 +4,12 @@
 
 namespace strata {
 
-Result<std::unique_ptr<Forward>> Forward::create(Ops& ops, std::shared_ptr<const Model> model, Store& store, const Plan& plan) {
+Result<std::unique_ptr<Forward>> Forward::create(Ops& ops, std::shared_ptr<const Model> model, Store& store,
+                                                 const Plan& plan) {
   std::unique_ptr<Forward> f(new Forward(ops, std::move(model), store));
   RETURN_IF_ERROR(ops.reserve(ops_shapes(f->model_->config, plan.chunk_rows, plan.max_context)));
-  ASSIGN_OR_RETURN(f->activations_, Activations::create(ops.memory(), f->model_->config, plan.chunk_rows, plan.max_context));
+  ASSIGN_OR_RETURN(f->activations_,
+                   Activations::create(ops.memory(), f->model_->config, plan.chunk_rows, plan.max_context));
   return f;
 }
 
@@ -58,20 +60,22 @@ MatF32 Forward::logits(int first, int n) {
 }
 
 Status Forward::begin_draft(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide) {
-  CHECK(has_draft_head() && static_cast<size_t>(wide.rows) == next.size(), "{} residuals, {} tokens", wide.rows, next.size());
+  CHECK(has_draft_head() && static_cast<size_t>(wide.rows) == next.size(), "{} residuals, {} tokens", wide.rows,
+        next.size());
   ASSIGN_OR_RETURN(const Segment segment, sequence.reach(first, wide.rows));
   batch_.clear();
   batch_.role = segment.role;
   batch_.segments.push_back(segment);
   batch_.tokens.assign(next.begin(), next.end());
-  for (int r = 0; r < wide.rows; ++r) {   // any constant offset from the trunk's positions is equivalent
+  for (int r = 0; r < wide.rows; ++r) {  // any constant offset from the trunk's positions is equivalent
     const int32_t at = first + r;
     batch_.positions.push_back({at, at, at});
   }
   activations_->resize(wide.rows);
   MatF32& streams = activations_->streams;
   for (int r = 0; r < wide.rows; ++r) {
-    if (streams.row(r) != wide.row(r)) context_.ops.memory().copy(streams.row(r), wide.row(r), sizeof(float) * static_cast<size_t>(wide.cols));
+    if (streams.row(r) != wide.row(r))
+      context_.ops.memory().copy(streams.row(r), wide.row(r), sizeof(float) * static_cast<size_t>(wide.cols));
   }
   return {};
 }

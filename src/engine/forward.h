@@ -19,7 +19,8 @@ struct Work {
 
 class Forward {
  public:
-  static Result<std::unique_ptr<Forward>> create(Ops& ops, std::shared_ptr<const Model> model, Store& store, const Plan& plan);
+  static Result<std::unique_ptr<Forward>> create(Ops& ops, std::shared_ptr<const Model> model, Store& store,
+                                                 const Plan& plan);
 
   // Begins the sequences, computes. The caller commits each sequence, whatever it does with the result.
   Status run(std::span<const Work> work, const std::function<void(int)>& after_block = nullptr);
@@ -28,8 +29,8 @@ class Forward {
     return run(std::span(&one, 1));
   }
 
-  // The draft head over cells first, first + 1, ...: row r of `wide` is the trunk's residual at that position, next[r] the
-  // token that follows it. Only the cells' keys and values, or the whole block with logits for draft_logits.
+  // The draft head over cells first, first + 1, ...: row r of `wide` is the trunk's residual at that position, next[r]
+  // the token that follows it. Only the cells' keys and values, or the whole block with logits for draft_logits.
   Status draft_cells(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide);
   Status draft(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide);
   MatF32 draft_logits(int first, int n);
@@ -40,7 +41,8 @@ class Forward {
   const Activations& activations() const { return *activations_; }
 
  private:
-  Forward(Ops& ops, std::shared_ptr<const Model> model, Store& store) : model_(std::move(model)), context_{ops, *model_, store} {}
+  Forward(Ops& ops, std::shared_ptr<const Model> model, Store& store)
+      : model_(std::move(model)), context_{ops, *model_, store} {}
   Status add(const Work& work);
   Status begin_draft(Sequence& sequence, Pos first, std::span<const TokenId> next, MatF32 wide);
   void add_ngrams(const Sequence& sequence, std::span<const TokenRecord> rows);
@@ -49,7 +51,7 @@ class Forward {
   LayerContext context_;
   std::unique_ptr<Activations> activations_;
   Batch batch_;
-  std::vector<TokenId> window_;   // ids before and in the rows being hashed
+  std::vector<TokenId> window_;  // ids before and in the rows being hashed
 };
 
 }  // namespace strata

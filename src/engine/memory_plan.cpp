@@ -10,17 +10,22 @@
 namespace strata {
 namespace {
 
-constexpr uint64_t kReserve = 512ull << 20;   // left to the rest of the system
+constexpr uint64_t kReserve = 512ull << 20;  // left to the rest of the system
 constexpr int kDefaultChunk = 512;
 
-double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double mib(uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
 
-int automatic_threads(const Machine& m) { return std::max(1, std::min(m.physical_cores, m.usable_cpus)); }
+int automatic_threads(const Machine& m) {
+  return std::max(1, std::min(m.physical_cores, m.usable_cpus));
+}
 
 Result<KvFormat> kv_format(const EngineOptions& o, Plan& plan) {
   if (o.kv == "f32") return KvFormat::f32;
   if (o.kv == "f16") return KvFormat::f16;
-  if (o.kv != "auto") return Status(Code::invalid_argument, fmt::format("keys and values in '{}'", o.kv), "choose auto, f32 or f16");
+  if (o.kv != "auto")
+    return Status(Code::invalid_argument, fmt::format("keys and values in '{}'", o.kv), "choose auto, f32 or f16");
   const bool plain = o.device == "plain";
   plan.choices.push_back(plain ? "keys and values in f32: the plain implementation is the reference"
                                : "keys and values in f16: half the memory, no loss that shows");
@@ -40,18 +45,24 @@ void fill_lines(const ModelFacts& model, const ScratchFn& scratch, int context, 
   const auto add = [&](std::string what, uint64_t bytes, bool mapped, std::string why) {
     plan.lines.push_back({std::move(what), bytes, mapped, std::move(why)});
   };
-  add("model file", model.file_bytes - model.table_bytes, true, "read where it lies; the system may drop and re-read pages");
+  add("model file", model.file_bytes - model.table_bytes, true,
+      "read where it lies; the system may drop and re-read pages");
   if (model.table_bytes > 0) {
     add("n-gram table", model.table_bytes, true, fmt::format("{} rows a token are read from it", c.ngram.heads()));
   }
   add("small tensors", model.float_bytes, false, "norms, gates and convolutions as float32");
   add("keys and values", plan.n_pages * kv.page_bytes, false,
-      fmt::format("{} positions x {} layers in {}", context, kv.layers.size(), plan.kv == KvFormat::f32 ? "f32" : "f16"));
+      fmt::format("{} positions x {} layers in {}", context, kv.layers.size(),
+                  plan.kv == KvFormat::f32 ? "f32" : "f16"));
   uint64_t rings = 0;
-  for (const KvLayer& l : kv.layers) rings += sizeof(float) * static_cast<uint64_t>(ring_rows(limits)) * static_cast<uint64_t>(l.index_dim);
-  add("recurrent state", running.total_bytes() + rings, false, fmt::format("{} delta-net layers, committed and pending", c.n_delta_net));
-  add("checkpoints", kMarks * static_cast<uint64_t>(running.snapshot_bytes()), false, fmt::format("up to {} moments to go back to", kMarks));
-  add("activations", Activations::bytes(c, plan.chunk_rows, context), false, fmt::format("{} rows in a step", plan.chunk_rows));
+  for (const KvLayer& l : kv.layers)
+    rings += sizeof(float) * static_cast<uint64_t>(ring_rows(limits)) * static_cast<uint64_t>(l.index_dim);
+  add("recurrent state", running.total_bytes() + rings, false,
+      fmt::format("{} delta-net layers, committed and pending", c.n_delta_net));
+  add("checkpoints", kMarks * static_cast<uint64_t>(running.snapshot_bytes()), false,
+      fmt::format("up to {} moments to go back to", kMarks));
+  add("activations", Activations::bytes(c, plan.chunk_rows, context), false,
+      fmt::format("{} rows in a step", plan.chunk_rows));
   add("scratch", scratch(ops_shapes(c, plan.chunk_rows, context)), false, "working memory of the operations");
   plan.bytes_own = plan.bytes_mapped = 0;
   for (const PlanLine& l : plan.lines) (l.mapped ? plan.bytes_mapped : plan.bytes_own) += l.bytes;
@@ -80,7 +91,8 @@ OpsShapes ops_shapes(const ModelConfig& c, int max_rows, int max_context) {
   s.ngram_width = c.has_ngrams ? c.ngram.heads() * c.ngram.row_width : 0;
   s.max_context = max_context;
   s.max_index_heads = c.index_heads, s.max_index_dim = c.index_dim, s.block_tokens = c.block_tokens;
-  s.max_linear_inputs = std::max({c.wide(), c.gdn_v_heads * c.gdn_v_dim, c.heads * c.head_dim, s.ngram_width, 2 * c.d_model});
+  s.max_linear_inputs =
+      std::max({c.wide(), c.gdn_v_heads * c.gdn_v_dim, c.heads * c.head_dim, s.ngram_width, 2 * c.d_model});
   const auto widen = [&](const BlockConfig& b) {
     s.max_experts = std::max(s.max_experts, b.n_experts);
     s.max_experts_used = std::max(s.max_experts_used, b.n_experts_used);
@@ -91,18 +103,21 @@ OpsShapes ops_shapes(const ModelConfig& c, int max_rows, int max_context) {
   return s;
 }
 
-Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const EngineOptions& options, const ScratchFn& scratch) {
+Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const EngineOptions& options,
+                       const ScratchFn& scratch) {
   Plan plan;
   const int trained = model.config.context_length;
   if (options.max_context > trained) {
-    return Status(Code::out_of_range, fmt::format("--max-context {}: the model was made for {} tokens", options.max_context, trained),
+    return Status(Code::out_of_range,
+                  fmt::format("--max-context {}: the model was made for {} tokens", options.max_context, trained),
                   fmt::format("choose {} or less", trained));
   }
   ASSIGN_OR_RETURN(plan.kv, kv_format(options, plan));
   plan.threads = options.threads > 0 ? options.threads : automatic_threads(machine);
   if (options.device == "plain") plan.threads = 1;
   if (options.threads == 0 && options.device != "plain") {
-    plan.choices.push_back(fmt::format("{} threads: {} cores, {} processors usable", plan.threads, machine.physical_cores, machine.usable_cpus));
+    plan.choices.push_back(fmt::format("{} threads: {} cores, {} processors usable", plan.threads,
+                                       machine.physical_cores, machine.usable_cpus));
   }
   plan.chunk_rows = options.chunk_rows > 0 ? options.chunk_rows : kDefaultChunk;
 
@@ -115,18 +130,21 @@ Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const En
     const uint64_t need = plan.bytes_own;
     const int fits = largest_context(model, scratch, have, wish, plan);
     if (options.max_context > 0 || fits < kPageTokens) {
-      return Status(Code::out_of_memory,
-                    fmt::format("a context of {} tokens needs {:.0f} MiB, {:.0f} MiB can be used", wish, mib(need), mib(have)),
-                    fits >= kPageTokens ? fmt::format("--max-context {} fits", fits) : "close other programs");
+      return Status(
+          Code::out_of_memory,
+          fmt::format("a context of {} tokens needs {:.0f} MiB, {:.0f} MiB can be used", wish, mib(need), mib(have)),
+          fits >= kPageTokens ? fmt::format("--max-context {} fits", fits) : "close other programs");
     }
     fill_lines(model, scratch, fits, plan);
-    plan.choices.push_back(fmt::format("a context of {} tokens instead of {}: that is what fits in {:.0f} MiB", fits, wish, mib(have)));
+    plan.choices.push_back(
+        fmt::format("a context of {} tokens instead of {}: that is what fits in {:.0f} MiB", fits, wish, mib(have)));
   }
   const uint64_t weights = model.file_bytes - model.table_bytes;
   if (machine.ram_total > 0 && plan.bytes_own + weights > available) {
-    plan.warnings.push_back(fmt::format("the weights take {:.1f} GB and {:.1f} GB of memory is free: some will be read from disk again "
-                                        "and again, which is slow",
-                                        static_cast<double>(weights) * 1e-9, static_cast<double>(available) * 1e-9));
+    plan.warnings.push_back(
+        fmt::format("the weights take {:.1f} GB and {:.1f} GB of memory is free: some will be read from disk again "
+                    "and again, which is slow",
+                    static_cast<double>(weights) * 1e-9, static_cast<double>(available) * 1e-9));
   }
   return plan;
 }

@@ -16,20 +16,20 @@ namespace strata {
 
 struct EngineOptions {
   std::string model_path;
-  std::string mtp_path;              // "": no draft head
-  std::string device = "cpu";        // "plain" or "cpu"
-  int max_context = 0;               // tokens; 0: the model's own length, or what fits
-  int threads = 0;                   // 0: chosen from cores and limits
-  std::string kv = "auto";           // "auto", "f32", "f16"
-  int chunk_rows = 0;                // prompt rows per step; 0: automatic
-  int max_drafts = 3;                // tokens the draft head may propose per step; 0: none
+  std::string mtp_path;        // "": no draft head
+  std::string device = "cpu";  // "plain" or "cpu"
+  int max_context = 0;         // tokens; 0: the model's own length, or what fits
+  int threads = 0;             // 0: chosen from cores and limits
+  std::string kv = "auto";     // "auto", "f32", "f16"
+  int chunk_rows = 0;          // prompt rows per step; 0: automatic
+  int max_drafts = 3;          // tokens the draft head may propose per step; 0: none
 };
 
 struct PlanLine {
-  std::string what;                  // "keys and values"
+  std::string what;  // "keys and values"
   uint64_t bytes = 0;
-  bool mapped = false;               // file pages that the system may drop, not memory of our own
-  std::string why;                   // "8192 positions x 3 layers x f16"
+  bool mapped = false;  // file pages that the system may drop, not memory of our own
+  std::string why;      // "8192 positions x 3 layers x f16"
 };
 
 struct Plan {
@@ -38,8 +38,8 @@ struct Plan {
   int chunk_rows = 0;
   int threads = 0;
   KvFormat kv = KvFormat::f32;
-  size_t n_pages = 0;                // of keys and values
-  uint64_t bytes_own = 0;            // sum of the lines that are not mapped
+  size_t n_pages = 0;      // of keys and values
+  uint64_t bytes_own = 0;  // sum of the lines that are not mapped
   uint64_t bytes_mapped = 0;
   std::vector<std::string> choices;  // what was chosen automatically and why, one sentence each
   std::vector<std::string> warnings;
@@ -48,10 +48,10 @@ struct Plan {
 // What the plan needs to know of an opened model.
 struct ModelFacts {
   ModelConfig config;
-  uint64_t file_bytes = 0;           // of all files
-  uint64_t table_bytes = 0;          // of the n-gram table, of which only some rows are read
-  uint64_t bytes_per_token = 0;      // weights read for one generated token
-  uint64_t float_bytes = 0;          // small tensors converted to float32 at load
+  uint64_t file_bytes = 0;       // of all files
+  uint64_t table_bytes = 0;      // of the n-gram table, of which only some rows are read
+  uint64_t bytes_per_token = 0;  // weights read for one generated token
+  uint64_t float_bytes = 0;      // small tensors converted to float32 at load
 };
 
 // Scratch memory an implementation will reserve for shapes; a pure function of each back end.
@@ -60,8 +60,9 @@ using ScratchFn = std::function<size_t(const OpsShapes&)>;
 OpsShapes ops_shapes(const ModelConfig& config, int max_rows, int max_context);
 
 // Fails when the context cannot fit, with need, have and the largest context that would.
-Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const EngineOptions& options, const ScratchFn& scratch);
+Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const EngineOptions& options,
+                       const ScratchFn& scratch);
 
-inline constexpr int kMarks = 4;   // checkpoints a sequence keeps for rewinding
+inline constexpr int kMarks = 4;  // checkpoints a sequence keeps for rewinding
 
 }  // namespace strata

@@ -6,7 +6,7 @@ namespace strata {
 
 void DraftPolicy::record(int drafts, int tokens, double seconds) {
   if (drafts == 0) {
-    if (plain_steps_++ > 0) plain_seconds_ += seconds;   // the first step may still be warming up
+    if (plain_steps_++ > 0) plain_seconds_ += seconds;  // the first step may still be warming up
     return;
   }
   ++trial_steps_;

@@ -20,9 +20,9 @@ Store::Store(std::shared_ptr<const Model> model) : model_(std::move(model)) {
   for (int i = 0; i < model_->n_expert_layers(); ++i) {
     const Block& block = model_->block(LayerId(i));
     tables_.push_back(file_table(block));
-    layers_.push_back({tables_.back().data(), block.config.n_experts, block.config.n_experts_used, model_->config.d_model,
-                       block.config.expert_width, block.experts.gate.type, block.experts.up.type, block.experts.down.type,
-                       block.shared, block.shared_gate});
+    layers_.push_back({tables_.back().data(), block.config.n_experts, block.config.n_experts_used,
+                       model_->config.d_model, block.config.expert_width, block.experts.gate.type,
+                       block.experts.up.type, block.experts.down.type, block.shared, block.shared_gate});
   }
 }
 

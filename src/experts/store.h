@@ -13,7 +13,7 @@ namespace strata {
 
 // Routed experts served from each tier since start; they add up to all routed experts.
 struct TierCounts {
-  uint64_t mapped = 0;       // host memory, pages of the model file
+  uint64_t mapped = 0;  // host memory, pages of the model file
 };
 
 class Store {
@@ -28,7 +28,7 @@ class Store {
 
  private:
   std::shared_ptr<const Model> model_;
-  std::vector<std::vector<ExpertRef>> tables_;   // [layer][expert]
+  std::vector<std::vector<ExpertRef>> tables_;  // [layer][expert]
   std::vector<ExpertLayer> layers_;
   TierCounts counts_;
 };

@@ -71,7 +71,8 @@ size_t Activations::bytes(const ModelConfig& config, int max_rows, int max_conte
   return carver.bytes();
 }
 
-Result<std::unique_ptr<Activations>> Activations::create(Memory& memory, const ModelConfig& config, int max_rows, int max_context) {
+Result<std::unique_ptr<Activations>> Activations::create(Memory& memory, const ModelConfig& config, int max_rows,
+                                                         int max_context) {
   ASSIGN_OR_RETURN(Buffer buffer, memory.allocate(bytes(config, max_rows, max_context), "activations"));
   auto a = std::make_unique<Activations>();
   a->arena_ = Arena(std::move(buffer));

@@ -11,14 +11,14 @@
 
 namespace strata {
 
-inline constexpr int kLogitRows = 64;       // rows of logits computed at a time
+inline constexpr int kLogitRows = 64;  // rows of logits computed at a time
 
 struct Batch {
-  std::vector<TokenId> tokens;              // [rows]
-  std::vector<Pos3> positions;              // [rows]
-  std::vector<const float*> embeddings;     // [rows]; null: the token's own
-  std::vector<uint64_t> ngram_rows;         // [rows, ngram heads]
-  std::vector<Segment> segments;            // all of one role, rows in order
+  std::vector<TokenId> tokens;           // [rows]
+  std::vector<Pos3> positions;           // [rows]
+  std::vector<const float*> embeddings;  // [rows]; null: the token's own
+  std::vector<uint64_t> ngram_rows;      // [rows, ngram heads]
+  std::vector<Segment> segments;         // all of one role, rows in order
   RowRole role = RowRole::prompt;
 
   int rows() const { return static_cast<int>(tokens.size()); }
@@ -29,21 +29,22 @@ struct Batch {
 class Activations {
  public:
   static size_t bytes(const ModelConfig& config, int max_rows, int max_context);
-  static Result<std::unique_ptr<Activations>> create(Memory& memory, const ModelConfig& config, int max_rows, int max_context);
+  static Result<std::unique_ptr<Activations>> create(Memory& memory, const ModelConfig& config, int max_rows,
+                                                     int max_context);
 
   void resize(int rows);
 
-  MatF32 streams;                           // [rows, S*D]: the wide residual
-  MatF32 x, y;                              // [rows, D]
-  std::array<MatF32, 2> gains;              // [rows, S]: of the two hyper steps of a block
-  MatF32 qkv, gate, beta, alpha;            // delta net
-  MatF32 q, k, v, index_q, index_k;         // attention projections
+  MatF32 streams;                    // [rows, S*D]: the wide residual
+  MatF32 x, y;                       // [rows, D]
+  std::array<MatF32, 2> gains;       // [rows, S]: of the two hyper steps of a block
+  MatF32 qkv, gate, beta, alpha;     // delta net
+  MatF32 q, k, v, index_q, index_k;  // attention projections
   Queries queries;
   Selection selection;
-  MatF32 mixed;                             // [rows, mixer output]
+  MatF32 mixed;  // [rows, mixer output]
   Routed routed;
-  MatF32 draft_inputs;                      // [rows*S, 2D]; empty without a draft head
-  MatF32 logits;                            // [kLogitRows, vocab]
+  MatF32 draft_inputs;  // [rows*S, 2D]; empty without a draft head
+  MatF32 logits;        // [kLogitRows, vocab]
 
  private:
   class Carver;

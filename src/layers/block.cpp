@@ -2,7 +2,8 @@
 
 namespace strata {
 
-void forward_block(const LayerContext& c, const Block& block, LayerId id, const Batch& batch, Activations& a, SublayerOutput& out) {
+void forward_block(const LayerContext& c, const Block& block, LayerId id, const Batch& batch, Activations& a,
+                   SublayerOutput& out) {
   if (block.config.ngram) {
     c.ops.hyper_flush(a.streams, out);
     out = {};
@@ -16,7 +17,8 @@ void forward_block(const LayerContext& c, const Block& block, LayerId id, const 
   out = {a.y, a.gains[1]};
 }
 
-void forward_blocks(const LayerContext& c, const Batch& batch, Activations& a, const std::function<void(int)>& after_block) {
+void forward_blocks(const LayerContext& c, const Batch& batch, Activations& a,
+                    const std::function<void(int)>& after_block) {
   a.resize(batch.rows());
   c.ops.embed(c.model.embed, batch.tokens, batch.embeddings, a.streams, c.model.config.streams);
   SublayerOutput out;

@@ -23,7 +23,8 @@ void forward_blocks(const LayerContext& c, const Batch& batch, Activations& a,
                     const std::function<void(int)>& after_block = nullptr);
 
 // One block for rows whose streams are in `a`; `out` is what is still to be written, before and after.
-void forward_block(const LayerContext& c, const Block& block, LayerId id, const Batch& batch, Activations& a, SublayerOutput& out);
+void forward_block(const LayerContext& c, const Block& block, LayerId id, const Batch& batch, Activations& a,
+                   SublayerOutput& out);
 
 // Mixers: x in a.x, result in a.y.
 void gdn(const LayerContext& c, const Block& block, const Batch& batch, Activations& a);
@@ -34,8 +35,8 @@ void attention_cells(const LayerContext& c, const Block& block, const Batch& bat
 void moe(const LayerContext& c, const Block& block, LayerId id, const Batch& batch, Activations& a);
 // n-gram injection into a.streams.
 void inject_ngrams(const LayerContext& c, const Block& block, const Batch& batch, Activations& a);
-// The draft head for rows of (wide residual in a.streams, next token in the batch). draft_cells only fills the rows' keys
-// and values; draft_blocks runs the whole block, a.streams is then the residual for the next draft.
+// The draft head for rows of (wide residual in a.streams, next token in the batch). draft_cells only fills the rows'
+// keys and values; draft_blocks runs the whole block, a.streams is then the residual for the next draft.
 void draft_cells(const LayerContext& c, const Batch& batch, Activations& a);
 void draft_blocks(const LayerContext& c, const Batch& batch, Activations& a);
 

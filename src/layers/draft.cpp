@@ -1,5 +1,5 @@
-// Draft head: row r holds the trunk's wide residual of a position and the token that follows it; one attention block over
-// cells of such pairs predicts the token after. Cells live in the pages beside the trunk's keys, one per position.
+// Draft head: row r holds the trunk's wide residual of a position and the token that follows it; one attention block
+// over cells of such pairs predicts the token after. Cells live in the pages beside the trunk's keys, one per position.
 #include <algorithm>
 
 #include "layers/block.h"
@@ -20,7 +20,9 @@ void enter(const LayerContext& c, const Batch& batch, Activations& a) {
   }
 }
 
-LayerId draft_layer(const Model& model) { return LayerId(static_cast<int>(model.blocks.size())); }
+LayerId draft_layer(const Model& model) {
+  return LayerId(static_cast<int>(model.blocks.size()));
+}
 
 }  // namespace
 

@@ -25,7 +25,7 @@ struct Architecture {
 };
 
 const Architecture* find_architecture(std::string_view name);
-std::string architecture_names();   // for messages
+std::string architecture_names();  // for messages
 
 extern const Architecture kQwen4Exp;
 

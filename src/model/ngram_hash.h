@@ -1,7 +1,8 @@
 // The n-gram hash: which rows of the n-gram table a token reads, from its own id and the ids before it.
 //   m_k = t0*M[0] xor t1*M[1] xor ... xor t(k-1)*M[k-1]      (64-bit unsigned, products wrap)
 //   row of head h of the k-grams = m_k mod P[h] + O[h]
-// Going back from t1, the first end-of-text id and everything before it count as end-of-text; so does the sequence start.
+// Going back from t1, the first end-of-text id and everything before it count as end-of-text; so does the sequence
+// start.
 #pragma once
 
 #include <cstdint>

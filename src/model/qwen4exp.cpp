@@ -59,7 +59,9 @@ class Keys {
   Status status_;
 };
 
-std::string block_prefix(size_t block) { return fmt::format("blk.{}.", block); }
+std::string block_prefix(size_t block) {
+  return fmt::format("blk.{}.", block);
+}
 
 // Experts, used experts and widths of one block: the tensors say, the keys only where a tensor is absent.
 void read_experts(Keys& keys, const Gguf& file, size_t block, BlockConfig& out) {
@@ -72,7 +74,8 @@ void read_experts(Keys& keys, const Gguf& file, size_t block, BlockConfig& out) 
   };
   out.n_experts = dim("ffn_gate_inp.weight", 1, keys.integer_or("expert_count", 1, 1 << 16, 1));
   out.expert_width = dim("ffn_down_exps.weight", 0, keys.integer_or("expert_feed_forward_length", 1, 1 << 20, 1));
-  out.shared_width = dim("ffn_down_shexp.weight", 0, keys.integer_or("expert_shared_feed_forward_length", 1, 1 << 20, 1));
+  out.shared_width =
+      dim("ffn_down_shexp.weight", 0, keys.integer_or("expert_shared_feed_forward_length", 1, 1 << 20, 1));
   out.n_experts_used = keys.integer("expert_used_count", 1, 1 << 16);
   keys.require(out.n_experts_used <= out.n_experts,
                fmt::format("block {} uses {} of {} experts", block, out.n_experts_used, out.n_experts));
@@ -83,18 +86,22 @@ void read_attention(Keys& keys, ModelConfig& c) {
   c.kv_heads = keys.integer("attention.head_count_kv", 1, 4096);
   c.head_dim = keys.integer("attention.key_length", 2, 4096);
   const int value_dim = keys.integer("attention.value_length", 2, 4096);
-  keys.require(value_dim == c.head_dim, fmt::format("value_length {} differs from key_length {}", value_dim, c.head_dim));
-  keys.require(c.heads % c.kv_heads == 0, fmt::format("{} heads do not divide among {} key heads", c.heads, c.kv_heads));
+  keys.require(value_dim == c.head_dim,
+               fmt::format("value_length {} differs from key_length {}", value_dim, c.head_dim));
+  keys.require(c.heads % c.kv_heads == 0,
+               fmt::format("{} heads do not divide among {} key heads", c.heads, c.kv_heads));
   c.rope_dims = keys.integer("rope.dimension_count", 2, 4096);
   c.rope_base = keys.number("rope.freq_base", 1.0, 1e12);
-  keys.require(c.rope_dims % 2 == 0 && c.rope_dims <= c.head_dim, fmt::format("rope.dimension_count is {}", c.rope_dims));
+  keys.require(c.rope_dims % 2 == 0 && c.rope_dims <= c.head_dim,
+               fmt::format("rope.dimension_count is {}", c.rope_dims));
   c.rope_sections = {c.rope_dims / 2, 0, 0};
   if (keys.has("rope.dimension_sections")) {
     const auto sections = keys.integers("rope.dimension_sections");
     keys.require(sections.size() == 3 || sections.size() == 4,
                  fmt::format("qwen4exp.rope.dimension_sections has {} entries, expected 3 or 4", sections.size()));
     for (size_t i = 0; i < std::min<size_t>(3, sections.size()); ++i) {
-      keys.require(sections[i] >= 0 && sections[i] <= c.rope_dims / 2, "qwen4exp.rope.dimension_sections is out of range");
+      keys.require(sections[i] >= 0 && sections[i] <= c.rope_dims / 2,
+                   "qwen4exp.rope.dimension_sections is out of range");
       c.rope_sections[i] = static_cast<int>(std::clamp<int64_t>(sections[i], 0, c.rope_dims / 2));
     }
   }
@@ -106,7 +113,8 @@ void read_layers(Keys& keys, const Gguf& file, size_t n_blocks, ModelConfig& c) 
   if (keys.has("attention.recurrent_layers")) recurrent = keys.integers("attention.recurrent_layers");
   if (keys.has("attention.compress_ratios")) ratios = keys.integers("attention.compress_ratios");
   const int interval = keys.integer_or("full_attention_interval", 1, 512, 4);
-  keys.require(recurrent.empty() || recurrent.size() >= n_blocks, "attention.recurrent_layers is shorter than block_count");
+  keys.require(recurrent.empty() || recurrent.size() >= n_blocks,
+               "attention.recurrent_layers is shorter than block_count");
   keys.require(ratios.empty() || ratios.size() >= n_blocks, "attention.compress_ratios is shorter than block_count");
   if (!keys.status().ok()) return;
   for (size_t i = 0; i < n_blocks; ++i) {
@@ -127,13 +135,13 @@ void read_layers(Keys& keys, const Gguf& file, size_t n_blocks, ModelConfig& c) 
   if (ratios.empty()) c.block_tokens = 4;
   if (c.n_attention == 0) c.block_tokens = 0;
   if (c.block_tokens == 0) return;
-  keys.require(kPageTokens % c.block_tokens == 0, fmt::format("attention.compress_ratios is {}, expected a divisor of {}",
-                                                              c.block_tokens, kPageTokens));
+  keys.require(kPageTokens % c.block_tokens == 0,
+               fmt::format("attention.compress_ratios is {}, expected a divisor of {}", c.block_tokens, kPageTokens));
   c.index_heads = keys.integer("attention.indexer.head_count", 1, 1024);
   c.index_dim = keys.integer("attention.indexer.key_length", 2, 4096);
   c.index_budget = keys.integer("attention.indexer.top_k", c.block_tokens, 1 << 24);
-  keys.require(c.index_dim >= c.rope_dims, fmt::format("indexer keys of {} are shorter than the {} rotated dims",
-                                                       c.index_dim, c.rope_dims));
+  keys.require(c.index_dim >= c.rope_dims,
+               fmt::format("indexer keys of {} are shorter than the {} rotated dims", c.index_dim, c.rope_dims));
 }
 
 void read_delta_net(Keys& keys, ModelConfig& c) {
@@ -145,7 +153,8 @@ void read_delta_net(Keys& keys, ModelConfig& c) {
   const int inner = keys.integer("ssm.inner_size", 1, 1 << 22);
   keys.require(c.gdn_v_heads % c.gdn_k_heads == 0,
                fmt::format("{} value heads do not divide among {} key heads", c.gdn_v_heads, c.gdn_k_heads));
-  keys.require(inner % c.gdn_v_heads == 0, fmt::format("ssm.inner_size {} is no multiple of {} heads", inner, c.gdn_v_heads));
+  keys.require(inner % c.gdn_v_heads == 0,
+               fmt::format("ssm.inner_size {} is no multiple of {} heads", inner, c.gdn_v_heads));
   c.gdn_v_dim = inner / c.gdn_v_heads;
 }
 
@@ -170,13 +179,15 @@ void read_ngrams(Keys& keys, const Gguf& file, ModelConfig& c) {
   n.head_rows = keys.unsigneds("ple.head_vocab_sizes", heads);
   n.head_offsets = keys.unsigneds("ple.head_offsets", heads);
   const GgufTensor* table = file.find_tensor("per_layer_token_embd.weight");
-  keys.require(table != nullptr, "the n-gram table per_layer_token_embd.weight is missing: is a shard of the model absent?");
+  keys.require(table != nullptr,
+               "the n-gram table per_layer_token_embd.weight is missing: is a shard of the model absent?");
   if (table == nullptr) return;
   n.table_rows = static_cast<uint64_t>(table->shape.ne[1]);
   for (size_t h = 0; h < heads; ++h) {
-    const bool fits = n.head_rows[h] >= 1 && n.head_rows[h] <= n.table_rows && n.head_offsets[h] <= n.table_rows - n.head_rows[h];
-    keys.require(fits, fmt::format("n-gram head {}: rows {} from {} lie outside the table of {} rows", h, n.head_rows[h],
-                                   n.head_offsets[h], n.table_rows));
+    const bool fits =
+        n.head_rows[h] >= 1 && n.head_rows[h] <= n.table_rows && n.head_offsets[h] <= n.table_rows - n.head_rows[h];
+    keys.require(fits, fmt::format("n-gram head {}: rows {} from {} lie outside the table of {} rows", h,
+                                   n.head_rows[h], n.head_offsets[h], n.table_rows));
   }
 }
 
@@ -201,7 +212,8 @@ Result<ModelConfig> read_config(const Gguf& file) {
   const GgufTensor* embed = file.find_tensor("token_embd.weight");
   keys.require(embed != nullptr, "token_embd.weight is missing: is this a draft head or another part of a model?");
   if (!keys.status().ok()) return keys.status();
-  keys.require(embed->shape.ne[1] >= 1 && embed->shape.ne[1] <= 1 << 24, fmt::format("token_embd.weight is {}", embed->shape.text()));
+  keys.require(embed->shape.ne[1] >= 1 && embed->shape.ne[1] <= 1 << 24,
+               fmt::format("token_embd.weight is {}", embed->shape.text()));
   c.vocab = static_cast<int>(std::min<int64_t>(embed->shape.ne[1], 1 << 24));
   if (!keys.status().ok()) return keys.status();
   return c;
@@ -318,7 +330,8 @@ void bind(TensorBinder& b, Model& model) {
   model.head = b.has("output.weight") ? b.matrix("output.weight", c.d_model, c.vocab) : model.embed;
   model.output_hyper = bind_hyper(b, "output_hc", c, false);
   if (c.has_ngrams) {
-    model.ngram_table = b.matrix("per_layer_token_embd.weight", c.ngram.row_width, static_cast<int64_t>(c.ngram.table_rows));
+    model.ngram_table =
+        b.matrix("per_layer_token_embd.weight", c.ngram.row_width, static_cast<int64_t>(c.ngram.table_rows));
   }
   for (size_t i = 0; i < c.blocks.size(); ++i) {
     Block& block = model.blocks.emplace_back();
@@ -339,16 +352,18 @@ Status read_draft_config(const Gguf& file, ModelConfig& c) {
   keys.require(static_cast<size_t>(n_blocks) == c.blocks.size() + 1,
                fmt::format("the draft head is block {}, the model has {} blocks", n_blocks - 1, c.blocks.size()));
   const std::pair<const char*, int> same[] = {
-      {"embedding_length", c.d_model},          {"attention.head_count", c.heads},  {"attention.head_count_kv", c.kv_heads},
-      {"attention.key_length", c.head_dim},     {"attention.value_length", c.head_dim}, {"rope.dimension_count", c.rope_dims},
-      {"hyper_connection.count", c.streams},    {"hyper_connection.low_rank", c.hyper_rank},
+      {"embedding_length", c.d_model},         {"attention.head_count", c.heads},
+      {"attention.head_count_kv", c.kv_heads}, {"attention.key_length", c.head_dim},
+      {"attention.value_length", c.head_dim},  {"rope.dimension_count", c.rope_dims},
+      {"hyper_connection.count", c.streams},   {"hyper_connection.low_rank", c.hyper_rank},
   };
   for (const auto& [key, value] : same) {
     const int found = keys.integer(key, 1, INT32_MAX);
     keys.require(found == value, fmt::format("the draft head's {} is {}, the model's {}", key, found, value));
   }
   const double base = keys.number("rope.freq_base", 1.0, 1e12);
-  keys.require(base == c.rope_base, fmt::format("the draft head's rope.freq_base is {}, the model's {}", base, c.rope_base));
+  keys.require(base == c.rope_base,
+               fmt::format("the draft head's rope.freq_base is {}, the model's {}", base, c.rope_base));
   c.draft.mixer = Mixer::attention;
   c.draft.ordinal = c.n_attention;
   read_experts(keys, file, c.blocks.size(), c.draft);
@@ -378,13 +393,14 @@ void bind_draft(TensorBinder& b, Model& model, DraftHead& draft) {
   const ModelConfig& c = model.config;
   const std::string p = block_prefix(c.blocks.size()), n = p + "nextn.";
   draft.block.config = c.draft;
-  bind_block(b, c.blocks.size(), c, false, draft.block);   // attends densely: a superset of what it was trained with
+  bind_block(b, c.blocks.size(), c, false, draft.block);  // attends densely: a superset of what it was trained with
   for (const char* part : {"q_proj", "k_proj", "q_norm", "k_norm"}) b.ignore(p + "indexer." + part + ".weight");
   DraftWeights& e = draft.entry;
   e.streams = c.streams, e.d_model = c.d_model, e.eps = c.eps;
   e.embed_norm = b.floats(n + "enorm.weight", c.d_model);
   e.hidden_norm = b.floats(n + "hnorm.weight", c.wide());
-  e.proj = b.has(n + "embed_proj.weight") ? join_projections(b, n, model) : b.matrix(n + "eh_proj.weight", int64_t{2} * c.d_model, c.d_model);
+  e.proj = b.has(n + "embed_proj.weight") ? join_projections(b, n, model)
+                                          : b.matrix(n + "eh_proj.weight", int64_t{2} * c.d_model, c.d_model);
   draft.head_hyper = bind_hyper(b, n + "hc_head", c, false);
   // Its own tables when the file has them under either name, else the trunk's.
   const auto own = [&](const std::string& plain, const std::string& nested, const Weight& trunk) {

@@ -94,7 +94,8 @@ const float* TensorBinder::float_rows(const std::string& name, int64_t cols, int
 ExpertTensors::Part TensorBinder::experts(const std::string& name, int64_t cols, int64_t rows, int64_t n_experts) {
   const GgufTensor* tensor = expect(name, {cols, rows, n_experts});
   if (tensor == nullptr) return {};
-  return {tensor->type, tensor->data, row_bytes(tensor->type, cols) * static_cast<size_t>(rows), scales_of(name, n_experts)};
+  return {tensor->type, tensor->data, row_bytes(tensor->type, cols) * static_cast<size_t>(rows),
+          scales_of(name, n_experts)};
 }
 
 Status TensorBinder::status() const {
@@ -102,9 +103,11 @@ Status TensorBinder::status() const {
   std::string what;
   if (!missing_.empty()) what += fmt::format("{} missing tensors: {}", missing_.size(), listing(missing_));
   if (!misshapen_.empty()) {
-    what += fmt::format("{}{} tensors of the wrong shape: {}", what.empty() ? "" : "; ", misshapen_.size(), listing(misshapen_));
+    what += fmt::format("{}{} tensors of the wrong shape: {}", what.empty() ? "" : "; ", misshapen_.size(),
+                        listing(misshapen_));
   }
-  return {Code::corrupt, fmt::format("{}: {}", file_.file_name(), what), "the file is incomplete or for another version"};
+  return {Code::corrupt, fmt::format("{}: {}", file_.file_name(), what),
+          "the file is incomplete or for another version"};
 }
 
 std::vector<std::string> TensorBinder::unused() const {

@@ -34,8 +34,8 @@ class TensorBinder {
     if (!condition) misshapen_.push_back(otherwise);
   }
 
-  Status status() const;                             // one error for everything that was missing or misshapen
-  std::vector<std::string> unused() const;           // tensors nobody asked for
+  Status status() const;                    // one error for everything that was missing or misshapen
+  std::vector<std::string> unused() const;  // tensors nobody asked for
   uint64_t float_bytes() const { return float_bytes_; }
 
  private:

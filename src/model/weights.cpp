@@ -11,8 +11,10 @@ namespace {
 Result<const Architecture*> architecture_of(const Gguf& file) {
   const auto name = file.get_string("general.architecture");
   if (!name.ok()) {
-    return Status(Code::unsupported, fmt::format("{}: no architecture key: this is a part of a split model, not a model", file.file_name()),
-                  "name the first shard, with the other shards beside it");
+    return Status(
+        Code::unsupported,
+        fmt::format("{}: no architecture key: this is a part of a split model, not a model", file.file_name()),
+        "name the first shard, with the other shards beside it");
   }
   const Architecture* arch = find_architecture(*name);
   if (arch == nullptr) {
@@ -25,7 +27,8 @@ Result<const Architecture*> architecture_of(const Gguf& file) {
 void note_unused(const TensorBinder& binder, const Gguf& file, Model& model) {
   const auto unused = binder.unused();
   if (unused.empty()) return;
-  model.notes.push_back(fmt::format("{}: {} tensors are not used, the first is {}", file.file_name(), unused.size(), unused.front()));
+  model.notes.push_back(
+      fmt::format("{}: {} tensors are not used, the first is {}", file.file_name(), unused.size(), unused.front()));
 }
 
 Status bind_draft_file(const Architecture& arch, const std::string& path, Model& model) {
@@ -33,7 +36,8 @@ Status bind_draft_file(const Architecture& arch, const std::string& path, Model&
   model.draft_file = std::make_shared<const Gguf>(std::move(opened));
   ASSIGN_OR_RETURN(const Architecture* draft_arch, architecture_of(*model.draft_file));
   if (draft_arch != &arch) {
-    return {Code::invalid_argument, fmt::format("{}: a draft head for '{}'", model.draft_file->file_name(), draft_arch->name),
+    return {Code::invalid_argument,
+            fmt::format("{}: a draft head for '{}'", model.draft_file->file_name(), draft_arch->name),
             fmt::format("the model is '{}'", arch.name)};
   }
   if (!arch.has_draft(*model.draft_file)) {
@@ -49,7 +53,9 @@ Status bind_draft_file(const Architecture& arch, const std::string& path, Model&
   return {};
 }
 
-uint64_t weight_bytes(const Weight& w) { return w ? w.bytes() : 0; }
+uint64_t weight_bytes(const Weight& w) {
+  return w ? w.bytes() : 0;
+}
 
 uint64_t hyper_bytes(const HyperWeights& h) {
   return weight_bytes(h.down) + weight_bytes(h.up) + weight_bytes(h.inject) +
@@ -58,9 +64,10 @@ uint64_t hyper_bytes(const HyperWeights& h) {
 
 uint64_t block_bytes(const Block& b, const ModelConfig& c) {
   uint64_t n = hyper_bytes(b.attn_hyper) + hyper_bytes(b.ffn_hyper);
-  for (const Weight* w : {&b.gdn.qkv, &b.gdn.gate, &b.gdn.beta, &b.gdn.alpha, &b.gdn.out, &b.attention.q, &b.attention.k,
-                          &b.attention.v, &b.attention.out, &b.attention.index_q, &b.attention.index_k, &b.ngram.key,
-                          &b.ngram.value, &b.router, &b.shared.gate, &b.shared.up, &b.shared.down, &b.shared_gate}) {
+  for (const Weight* w :
+       {&b.gdn.qkv, &b.gdn.gate, &b.gdn.beta, &b.gdn.alpha, &b.gdn.out, &b.attention.q, &b.attention.k, &b.attention.v,
+        &b.attention.out, &b.attention.index_q, &b.attention.index_k, &b.ngram.key, &b.ngram.value, &b.router,
+        &b.shared.gate, &b.shared.up, &b.shared.down, &b.shared_gate}) {
     n += weight_bytes(*w);
   }
   return n + static_cast<uint64_t>(b.config.n_experts_used) * b.experts.bytes_each(c.d_model, b.config.expert_width);

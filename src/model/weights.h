@@ -1,5 +1,5 @@
-// A model whose tensors have been found in its files: every sub-layer's weights, ready for ops/. Owns the open files and
-// the float32 copies of small tensors; matrices stay where the file map has them.
+// A model whose tensors have been found in its files: every sub-layer's weights, ready for ops/. Owns the open files
+// and the float32 copies of small tensors; matrices stay where the file map has them.
 #pragma once
 
 #include <deque>
@@ -20,8 +20,8 @@ struct ExpertTensors {
   struct Part {
     DType type = DType::F32;
     const std::byte* data = nullptr;
-    size_t stride = 0;               // bytes from one expert to the next
-    const float* scales = nullptr;   // [n_experts], or null
+    size_t stride = 0;              // bytes from one expert to the next
+    const float* scales = nullptr;  // [n_experts], or null
   };
   Part gate, up, down;
 
@@ -34,13 +34,13 @@ struct ExpertTensors {
 struct Block {
   BlockConfig config;
   HyperWeights attn_hyper, ffn_hyper;
-  GdnWeights gdn;                    // when config.mixer is delta_net
-  QsaWeights attention;              // when it is attention
-  PleWeights ngram;                  // when config.ngram
-  Weight router;                     // [n_experts, D]
+  GdnWeights gdn;        // when config.mixer is delta_net
+  QsaWeights attention;  // when it is attention
+  PleWeights ngram;      // when config.ngram
+  Weight router;         // [n_experts, D]
   ExpertTensors experts;
   FfnWeights shared;
-  Weight shared_gate;                // [1, D]
+  Weight shared_gate;  // [1, D]
 };
 
 // The draft head: fuses a row's wide residual with the next token's embedding, runs one attention block, predicts the
@@ -54,19 +54,19 @@ struct DraftHead {
 
 struct Model {
   ModelConfig config;
-  Weight embed, head;                // token table [vocab, D]; output matrix [vocab, D]
+  Weight embed, head;  // token table [vocab, D]; output matrix [vocab, D]
   HyperWeights output_hyper;
-  Weight ngram_table;                // [rows, row_width]
+  Weight ngram_table;  // [rows, row_width]
   std::vector<Block> blocks;
   std::optional<DraftHead> draft;
-  std::vector<std::string> notes;    // for the user: tensors that nothing uses, and the like
+  std::vector<std::string> notes;  // for the user: tensors that nothing uses, and the like
 
   std::shared_ptr<const Gguf> file, draft_file;
-  std::deque<std::vector<float>> small;   // float32 copies; a deque so that pointers stay
-  std::deque<std::vector<std::byte>> copies;   // matrices that the file keeps in two parts
+  std::deque<std::vector<float>> small;       // float32 copies; a deque so that pointers stay
+  std::deque<std::vector<std::byte>> copies;  // matrices that the file keeps in two parts
   uint64_t float_bytes = 0;
 
-  const Block& block(LayerId layer) const {   // the draft block follows the trunk's
+  const Block& block(LayerId layer) const {  // the draft block follows the trunk's
     const auto i = static_cast<size_t>(layer.v);
     return i < blocks.size() ? blocks[i] : draft->block;
   }
@@ -80,8 +80,8 @@ Result<std::shared_ptr<const Model>> load_model(const std::string& path, const s
 // Weight bytes read to compute one generated token (dense weights, used experts, head, table rows).
 uint64_t bytes_per_token(const Model& model);
 
-// Tells models apart that have the same geometry: hashes the architecture's keys and the names, types, shapes and samples
-// of every tensor's bytes, in the draft file too.
+// Tells models apart that have the same geometry: hashes the architecture's keys and the names, types, shapes and
+// samples of every tensor's bytes, in the draft file too.
 uint64_t fingerprint(const Model& model);
 
 }  // namespace strata

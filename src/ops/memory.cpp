@@ -18,8 +18,12 @@ Result<Buffer> HostMemory::allocate(size_t bytes, const std::string& purpose) {
   return Buffer(aligned, bytes, Place::host, std::shared_ptr<void>(raw, [](void* p) { std::free(p); }));
 }
 
-void HostMemory::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+void HostMemory::copy(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
 
-void HostMemory::zero(void* at, size_t bytes) { std::memset(at, 0, bytes); }
+void HostMemory::zero(void* at, size_t bytes) {
+  std::memset(at, 0, bytes);
+}
 
 }  // namespace strata

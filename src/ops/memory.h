@@ -56,7 +56,8 @@ class Arena {
   static constexpr size_t padded(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
   std::byte* take_bytes(size_t bytes) {
-    CHECK(used_ + padded(bytes) <= buffer_.bytes(), "arena: {} of {} bytes used, {} more asked", used_, buffer_.bytes(), bytes);
+    CHECK(used_ + padded(bytes) <= buffer_.bytes(), "arena: {} of {} bytes used, {} more asked", used_, buffer_.bytes(),
+          bytes);
     std::byte* at = buffer_.data() + used_;
     used_ += padded(bytes);
     return at;
@@ -65,7 +66,9 @@ class Arena {
   T* take(size_t count) {
     return reinterpret_cast<T*>(take_bytes(count * sizeof(T)));
   }
-  MatF32 matrix(int rows, int cols) { return {take<float>(static_cast<size_t>(rows) * static_cast<size_t>(cols)), rows, cols}; }
+  MatF32 matrix(int rows, int cols) {
+    return {take<float>(static_cast<size_t>(rows) * static_cast<size_t>(cols)), rows, cols};
+  }
   size_t used() const { return used_; }
 
  private:

@@ -1,7 +1,7 @@
-// The arithmetic interface: every operation of the forward pass, over views, without a machine. ops/plain is the formula
-// book and the oracle; cpu/ and gpu/ implement the same calls. Rows are tokens of a batch; all matrices are [rows, width].
-// "Row-exact" means: the result for a row depends only on that row (and its sequence), bit for bit, never on how many
-// other rows are computed with it. Formulas: docs/model.md.
+// The arithmetic interface: every operation of the forward pass, over views, without a machine. ops/plain is the
+// formula book and the oracle; cpu/ and gpu/ implement the same calls. Rows are tokens of a batch; all matrices are
+// [rows, width]. "Row-exact" means: the result for a row depends only on that row (and its sequence), bit for bit,
+// never on how many other rows are computed with it. Formulas: docs/model.md.
 #pragma once
 
 #include <cstdint>
@@ -60,14 +60,14 @@ struct Selection {
 
 // The n-gram table and which of its rows each batch row needs.
 struct NgramRows {
-  Weight table;                     // [table rows, row width], in host memory
-  const uint64_t* ids = nullptr;    // [rows, heads]
+  Weight table;                   // [table rows, row width], in host memory
+  const uint64_t* ids = nullptr;  // [rows, heads]
   int heads = 0;
 };
 
 struct Routed {
-  int32_t* ids = nullptr;           // [rows, n_used], by descending probability; ties: lower expert first
-  float* weights = nullptr;         // [rows, n_used], sum 1
+  int32_t* ids = nullptr;    // [rows, n_used], by descending probability; ties: lower expert first
+  float* weights = nullptr;  // [rows, n_used], sum 1
   int n_used = 0;
 };
 
@@ -75,11 +75,11 @@ struct Routed {
 struct OpsShapes {
   int max_rows = 0;
   int d_model = 0, streams = 0, hyper_rank = 0;
-  int max_linear_inputs = 0;        // widest input of any matrix
+  int max_linear_inputs = 0;  // widest input of any matrix
   int max_gdn_channels = 0;
   int max_heads = 0, max_head_dim = 0;
   int max_experts = 0, max_experts_used = 0, max_expert_width = 0;
-  int ngram_width = 0;              // concatenated table rows of one token
+  int ngram_width = 0;  // concatenated table rows of one token
   int64_t max_context = 0;
   int max_index_heads = 0, max_index_dim = 0, block_tokens = 0;
 };
@@ -87,10 +87,10 @@ struct OpsShapes {
 class Ops {
  public:
   virtual ~Ops() = default;
-  virtual const char* name() const = 0;      // "plain", "cpu"
+  virtual const char* name() const = 0;  // "plain", "cpu"
   virtual Memory& memory() = 0;
-  virtual Status reserve(const OpsShapes& shapes) = 0;   // once, before the first step
-  virtual size_t scratch_bytes(const OpsShapes& shapes) const = 0;   // what reserve will allocate, for the memory plan
+  virtual Status reserve(const OpsShapes& shapes) = 0;              // once, before the first step
+  virtual size_t scratch_bytes(const OpsShapes& shapes) const = 0;  // what reserve will allocate, for the memory plan
 
   // streams[r, s] = table[ids[r]] for every stream s; embeddings[r] replaces the table row where not null. Row-exact.
   virtual void embed(const Weight& table, std::span<const TokenId> ids, std::span<const float* const> embeddings,
@@ -119,11 +119,11 @@ class Ops {
                                 std::span<const Segment> segments, MatF32 out /* [rows, heads*value_dim] */) = 0;
 
   // Gated n-gram values and their dilated convolution, added to the streams. Row-exact.
-  virtual void ngram_inject(const PleWeights& w, const NgramRows& rows, std::span<const Segment> segments, MatF32 streams,
-                            RowRole role) = 0;
+  virtual void ngram_inject(const PleWeights& w, const NgramRows& rows, std::span<const Segment> segments,
+                            MatF32 streams, RowRole role) = 0;
 
-  // Inputs of the draft head's projection: out[r * S + s] = rms(embed[next[r]]) * embed_norm | (rms(wide[r]) * hidden_norm)[s],
-  // the second root mean square taken over all streams together. Row-exact.
+  // Inputs of the draft head's projection: out[r * S + s] = rms(embed[next[r]]) * embed_norm | (rms(wide[r]) *
+  // hidden_norm)[s], the second root mean square taken over all streams together. Row-exact.
   virtual void draft_inputs(const DraftWeights& w, std::span<const TokenId> next, MatF32 wide /* [rows, S*D] */,
                             MatF32 out /* [rows*S, 2D] */) = 0;
 

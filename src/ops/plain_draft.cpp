@@ -10,7 +10,8 @@ namespace strata {
 
 void PlainOps::draft_inputs(const DraftWeights& w, std::span<const TokenId> next, MatF32 wide, MatF32 out) {
   const int d = w.d_model, n = w.streams;
-  CHECK(static_cast<size_t>(wide.rows) == next.size() && wide.cols == n * d && out.rows == wide.rows * n && out.cols == 2 * d,
+  CHECK(static_cast<size_t>(wide.rows) == next.size() && wide.cols == n * d && out.rows == wide.rows * n &&
+            out.cols == 2 * d,
         "{} tokens, residual {} x {}, inputs {} x {}", next.size(), wide.rows, wide.cols, out.rows, out.cols);
   for (int r = 0; r < wide.rows; ++r) {
     const TokenId id = next[static_cast<size_t>(r)];

@@ -24,19 +24,19 @@ struct Pos3 {  // rotary position: time, height, width; text has all three equal
 
 // Last `rows` inputs of a causal convolution over `width` channels.
 struct ConvState {
-  float* base = nullptr;               // [rows, width], oldest first, before the logged rows
-  float* next = nullptr;               // [rows, width], after a prompt chunk
-  std::array<float*, 2> log{};         // each [kMaxWindow, width]: inputs of the rows of a window
+  float* base = nullptr;        // [rows, width], oldest first, before the logged rows
+  float* next = nullptr;        // [rows, width], after a prompt chunk
+  std::array<float*, 2> log{};  // each [kMaxWindow, width]: inputs of the rows of a window
   int rows = 0, width = 0;
 };
 
 // Delta-rule state of one layer. A logged row advances it by: S_t = decay[t] * S_t + key[t % k_heads] (x) update[t].
 struct GdnState {
-  float* base = nullptr;               // [v_heads, k_dim, v_dim]
-  float* next = nullptr;               // the same after a prompt chunk
-  std::array<float*, 2> decay{};       // each [kMaxWindow, v_heads]
-  std::array<float*, 2> key{};         // each [kMaxWindow, k_heads, k_dim]
-  std::array<float*, 2> update{};      // each [kMaxWindow, v_heads, v_dim]
+  float* base = nullptr;           // [v_heads, k_dim, v_dim]
+  float* next = nullptr;           // the same after a prompt chunk
+  std::array<float*, 2> decay{};   // each [kMaxWindow, v_heads]
+  std::array<float*, 2> key{};     // each [kMaxWindow, k_heads, k_dim]
+  std::array<float*, 2> update{};  // each [kMaxWindow, v_heads, v_dim]
   ConvState conv;
 };
 
@@ -44,19 +44,19 @@ enum class KvFormat : uint8_t { f32, f16 };
 
 // One attention layer inside every page, and its ring of raw indexer keys.
 struct KvLayer {
-  size_t k_offset = 0, v_offset = 0;   // bytes into a page: [kPageTokens, kv_heads, dim] in the page's format
-  size_t block_key_offset = 0;         // bytes: [kPageTokens / block_tokens, index_dim] float32, finished block keys
-  int k_width = 0, v_width = 0;        // values per position
-  int index_dim = 0, block_tokens = 0; // 0: no indexer
-  float* raw_ring = nullptr;           // [ring_rows, index_dim]: raw key of position p at row p % ring_rows
+  size_t k_offset = 0, v_offset = 0;    // bytes into a page: [kPageTokens, kv_heads, dim] in the page's format
+  size_t block_key_offset = 0;          // bytes: [kPageTokens / block_tokens, index_dim] float32, finished block keys
+  int k_width = 0, v_width = 0;         // values per position
+  int index_dim = 0, block_tokens = 0;  // 0: no indexer
+  float* raw_ring = nullptr;            // [ring_rows, index_dim]: raw key of position p at row p % ring_rows
 };
 
 struct KvView {
   KvFormat format = KvFormat::f32;
-  std::byte* const* pages = nullptr;   // page i holds positions [i * kPageTokens, (i+1) * kPageTokens)
-  const KvLayer* layers = nullptr;     // by attention ordinal
-  Pos3* ring_pos = nullptr;            // [ring_rows]: rotary positions beside the raw keys, the same for all layers
-  int ring_rows = 0;                   // >= rows of a chunk + block_tokens, so a dropped step leaves committed raw keys whole
+  std::byte* const* pages = nullptr;  // page i holds positions [i * kPageTokens, (i+1) * kPageTokens)
+  const KvLayer* layers = nullptr;    // by attention ordinal
+  Pos3* ring_pos = nullptr;           // [ring_rows]: rotary positions beside the raw keys, the same for all layers
+  int ring_rows = 0;  // >= rows of a chunk + block_tokens, so a dropped step leaves committed raw keys whole
 
   size_t value_bytes() const { return format == KvFormat::f32 ? 4 : 2; }
   std::byte* k(int layer, Pos p) const { return row(layers[layer].k_offset, layers[layer].k_width, p); }
@@ -79,11 +79,11 @@ struct KvView {
 };
 
 struct SequenceView {
-  GdnState* gdn = nullptr;             // by delta-net ordinal
-  ConvState ple;                       // rows == 0 when the model has no n-gram layer
+  GdnState* gdn = nullptr;  // by delta-net ordinal
+  ConvState ple;            // rows == 0 when the model has no n-gram layer
   KvView kv;
-  int log_current = 0;                 // the log that holds the kept rows; a window writes the other one
-  int kept_rows = 0;                   // rows of that log that are committed but not yet in `base`
+  int log_current = 0;  // the log that holds the kept rows; a window writes the other one
+  int kept_rows = 0;    // rows of that log that are committed but not yet in `base`
 };
 
 // Rows [first_row, first_row + n_rows) of a batch continue one sequence at position first_pos.

@@ -23,7 +23,8 @@ KvGeometry kv_geometry(const ModelConfig& config, KvFormat format) {
     if (i < config.n_attention && config.block_tokens > 0) {
       l.index_dim = config.index_dim;
       l.block_tokens = config.block_tokens;
-      l.block_key_offset = place(static_cast<size_t>(kPageTokens / l.block_tokens) * static_cast<size_t>(l.index_dim) * 4);
+      l.block_key_offset =
+          place(static_cast<size_t>(kPageTokens / l.block_tokens) * static_cast<size_t>(l.index_dim) * 4);
     }
     g.layers.push_back(l);
   }
@@ -84,24 +85,32 @@ void PageTable::push(PageId id) {
 }
 
 Status PageTable::make_writable(Pos length, int n) {
+  const size_t before = ids_.size();
   const auto first = static_cast<size_t>(length / kPageTokens);
   const auto last = static_cast<size_t>((length + n - 1) / kPageTokens);
   for (size_t i = first; i <= last; ++i) {
     if (i < ids_.size() && !pool_->shared(ids_[i])) continue;
-    ASSIGN_OR_RETURN(const PageId fresh, pool_->allocate());
+    const auto fresh = pool_->allocate();
+    if (!fresh.ok()) {  // nothing is held for a step that will not run
+      drop_from(before);
+      return fresh.status();
+    }
     if (i == ids_.size()) {
-      push(fresh);
+      push(*fresh);
       continue;
     }
-    pool_->memory().copy(pool_->data(fresh), data_[i], pool_->geometry().page_bytes);
-    pool_->release(std::exchange(ids_[i], fresh));
-    data_[i] = pool_->data(fresh);
+    pool_->memory().copy(pool_->data(*fresh), data_[i], pool_->geometry().page_bytes);
+    pool_->release(std::exchange(ids_[i], *fresh));
+    data_[i] = pool_->data(*fresh);
   }
   return {};
 }
 
 void PageTable::shorten(Pos length) {
-  const auto keep = static_cast<size_t>((length + kPageTokens - 1) / kPageTokens);
+  drop_from(pages_of(length));
+}
+
+void PageTable::drop_from(size_t keep) {
   while (ids_.size() > keep) {
     pool_->release(ids_.back());
     ids_.pop_back();

@@ -76,7 +76,7 @@ void RunningState::commit(RowRole role, int n, int n_keep) {
     return;
   }
   CHECK(n_keep == 0 || n_keep == n, "a prompt chunk of {} rows is kept whole or not at all, not {}", n, n_keep);
-  kept_rows_ = 0;   // the step has applied them to base
+  kept_rows_ = 0;  // the step has applied them to base
   if (n_keep == 0) return;
   for (GdnState& s : gdn_) {
     std::swap(s.base, s.next);
@@ -92,7 +92,8 @@ void RunningState::drop_kept(int n) {
 
 template <class Fn>
 void RunningState::each_base(Fn&& fn) const {
-  const size_t conv = sizeof(float) * static_cast<size_t>(geometry_.conv_rows) * static_cast<size_t>(geometry_.conv_width);
+  const size_t conv =
+      sizeof(float) * static_cast<size_t>(geometry_.conv_rows) * static_cast<size_t>(geometry_.conv_width);
   for (const GdnState& s : gdn_) {
     fn(s.base, sizeof(float) * geometry_.state_values());
     fn(s.conv.base, conv);

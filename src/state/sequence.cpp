@@ -1,6 +1,7 @@
 #include "state/sequence.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 namespace strata {
@@ -10,14 +11,18 @@ int ring_rows(const SequenceLimits& limits) {
   return std::max(limits.chunk_rows, kMaxWindow) + kMaxWindow + kPageTokens;
 }
 
-Result<std::unique_ptr<Sequence>> Sequence::create(PagePool& pool, const RunningGeometry& geometry, const SequenceLimits& limits,
-                                                   SettleFn settle) {
+Result<std::unique_ptr<Sequence>> Sequence::create(PagePool& pool, const RunningGeometry& geometry,
+                                                   const SequenceLimits& limits, SettleFn settle) {
   ASSIGN_OR_RETURN(auto running, RunningState::create(pool.memory(), geometry));
   return std::unique_ptr<Sequence>(new Sequence(pool, std::move(running), limits, std::move(settle)));
 }
 
 Sequence::Sequence(PagePool& pool, std::unique_ptr<RunningState> running, const SequenceLimits& limits, SettleFn settle)
-    : pool_(pool), limits_(limits), settle_(std::move(settle)), pages_(pool), running_(std::move(running)),
+    : pool_(pool),
+      limits_(limits),
+      settle_(std::move(settle)),
+      pages_(pool),
+      running_(std::move(running)),
       layers_(pool.geometry().layers) {
   const auto rows = static_cast<size_t>(ring_rows(limits));
   for (KvLayer& layer : layers_) {
@@ -41,7 +46,8 @@ int Sequence::next_position() const {
 
 SequenceView& Sequence::view() {
   running_->fill(view_);
-  view_.kv = {pool_.geometry().format, pages_.data(), layers_.data(), ring_pos_.data(), static_cast<int>(ring_pos_.size())};
+  view_.kv = {pool_.geometry().format, pages_.data(), layers_.data(), ring_pos_.data(),
+              static_cast<int>(ring_pos_.size())};
   return view_;
 }
 
@@ -52,7 +58,8 @@ Result<Segment> Sequence::begin(std::span<const TokenRecord> rows) {
   const auto n = static_cast<int>(rows.size());
   CHECK(n <= (role == RowRole::generated ? kMaxWindow : limits_.chunk_rows), "{} rows in one step", n);
   if (n > room()) {
-    return Status(Code::out_of_range, fmt::format("{} tokens and {} more exceed the context of {}", length(), n, limits_.max_context));
+    return Status(Code::out_of_range,
+                  fmt::format("{} tokens and {} more exceed the context of {}", length(), n, limits_.max_context));
   }
   RETURN_IF_ERROR(pages_.make_writable(length(), n));
   pending_.assign(rows.begin(), rows.end());
@@ -62,7 +69,8 @@ Result<Segment> Sequence::begin(std::span<const TokenRecord> rows) {
 Result<Segment> Sequence::reach(Pos first, int n) {
   CHECK(pending_.empty() && first >= 0 && n > 0, "{} positions from {} of {}", n, first, length());
   if (first + n > limits_.max_context) {
-    return Status(Code::out_of_range, fmt::format("positions up to {} exceed the context of {}", first + n, limits_.max_context));
+    return Status(Code::out_of_range,
+                  fmt::format("positions up to {} exceed the context of {}", first + n, limits_.max_context));
   }
   RETURN_IF_ERROR(pages_.make_writable(first, n));
   return Segment{&view(), 0, n, first, n <= kMaxWindow ? RowRole::generated : RowRole::prompt};
@@ -72,7 +80,12 @@ void Sequence::commit(int n_keep) {
   CHECK(!pending_.empty(), "nothing to commit");
   running_->commit(pending_.front().role, static_cast<int>(pending_.size()), n_keep);
   records_.insert(records_.end(), pending_.begin(), pending_.begin() + n_keep);
+  abandon();
+}
+
+void Sequence::abandon() {
   pending_.clear();
+  pages_.shorten(length());  // a page of dropped rows alone: a mark must not hold it
 }
 
 void Sequence::settle() {
@@ -106,10 +119,12 @@ void Sequence::put_open_keys(std::span<const float> keys) {
   for (const KvLayer& l : layers_) {
     const auto dim = static_cast<size_t>(l.index_dim);
     for (Pos p = first; p < length(); ++p, at += dim) {
-      std::copy_n(keys.begin() + static_cast<std::ptrdiff_t>(at), dim, l.raw_ring + (static_cast<size_t>(p) % ring_pos_.size()) * dim);
+      std::copy_n(keys.begin() + static_cast<std::ptrdiff_t>(at), dim,
+                  l.raw_ring + (static_cast<size_t>(p) % ring_pos_.size()) * dim);
     }
   }
-  for (Pos p = first; p < length(); ++p) ring_pos_[static_cast<size_t>(p) % ring_pos_.size()] = records_[static_cast<size_t>(p)].pos;
+  for (Pos p = first; p < length(); ++p)
+    ring_pos_[static_cast<size_t>(p) % ring_pos_.size()] = records_[static_cast<size_t>(p)].pos;
 }
 
 Result<Checkpoint> Sequence::snapshot() {
@@ -132,11 +147,22 @@ void Sequence::restore(const Checkpoint& c) {
 Status Sequence::mark(size_t max_marks) {
   if (!marks_.empty() && marks_.back().length == length()) return {};
   ASSIGN_OR_RETURN(Checkpoint now, snapshot());
-  now.records.clear();   // the sequence's own records are these, up to the mark's length
+  now.records.clear();  // the sequence's own records are these, up to the mark's length
   now.records.shrink_to_fit();
   marks_.push_back(std::move(now));
-  if (marks_.size() > std::max<size_t>(max_marks, 1)) marks_.erase(marks_.size() > 2 ? marks_.begin() + 1 : marks_.begin());
+  if (marks_.size() > std::max<size_t>(max_marks, 1))
+    marks_.erase(marks_.size() > 2 ? marks_.begin() + 1 : marks_.begin());
   return {};
+}
+
+size_t Sequence::own_pages() const {
+  std::unordered_map<PageId, int32_t> held;
+  for (const PageId id : pages_.ids()) ++held[id];
+  for (const Checkpoint& mark : marks_) {
+    for (const PageId id : mark.pages.ids()) ++held[id];
+  }
+  return static_cast<size_t>(
+      std::count_if(held.begin(), held.end(), [&](const auto& h) { return pool_.references(h.first) == h.second; }));
 }
 
 void Sequence::drop_marks_beyond(Pos length) {
@@ -148,7 +174,7 @@ std::vector<TokenRecord> Sequence::rewind(Pos target) {
   pending_.clear();
   drop_marks_beyond(target);
   const int back = static_cast<int>(length() - target);
-  if (back <= running_->kept_rows()) {   // still in the log: the base state lies before them
+  if (back <= running_->kept_rows()) {  // still in the log: the base state lies before them
     running_->drop_kept(back);
     records_.resize(static_cast<size_t>(target));
     pages_.shorten(target);

@@ -1,5 +1,6 @@
-// Save and load of one sequence. Layout, little endian: magic, header, token records, running state, open raw keys, then
-// for each attention layer its keys, values and finished block keys in order of position; last a checksum of it all.
+// Save and load of one sequence. Layout, little endian: magic, header, token records, running state, open raw keys,
+// then for each attention layer its keys, values and finished block keys in order of position; last a checksum of it
+// all.
 #include <algorithm>
 #include <cstring>
 
@@ -10,6 +11,7 @@ namespace strata {
 namespace {
 
 constexpr char kMagic[8] = {'S', 'T', 'R', 'S', 'E', 'Q', '0', '1'};
+constexpr int32_t kMaxPosition = 1 << 30;  // far beyond any context, and no sum of two overflows
 
 struct Header {
   uint64_t fingerprint = 0;
@@ -71,7 +73,8 @@ class SequenceFile {
         RETURN_IF_ERROR(fn(kv.v(layer, p), n * static_cast<size_t>(l.v_width) * kv.value_bytes()));
         if (l.block_tokens == 0 || n < static_cast<size_t>(l.block_tokens)) continue;
         auto* keys = reinterpret_cast<std::byte*>(kv.block_key(layer, p / l.block_tokens));
-        RETURN_IF_ERROR(fn(keys, n / static_cast<size_t>(l.block_tokens) * static_cast<size_t>(l.index_dim) * sizeof(float)));
+        RETURN_IF_ERROR(
+            fn(keys, n / static_cast<size_t>(l.block_tokens) * static_cast<size_t>(l.index_dim) * sizeof(float)));
       }
     }
     return {};
@@ -99,7 +102,8 @@ class SequenceFile {
   Status load(const std::string& path, uint64_t fingerprint);
 
  private:
-  Status parse(std::span<const std::byte> body, const Header& h, Checkpoint& out);
+  static Status parse_records(std::span<const std::byte> body, const std::string& name, Checkpoint& out);
+  void parse_state(std::span<const std::byte> body, const Header& h, Checkpoint& out);
 
   Sequence& s_;
 };
@@ -115,7 +119,8 @@ Status SequenceFile::save(const std::string& path, uint64_t fingerprint) {
   RETURN_IF_ERROR(put(std::as_bytes(std::span(kMagic))));
   RETURN_IF_ERROR(put(bytes_of(header(fingerprint, s_.length()))));
   for (const TokenRecord& r : s_.records_) {
-    RETURN_IF_ERROR(put(bytes_of(SavedRecord{r.token.v, static_cast<int32_t>(r.role), r.pos.t, r.pos.h, r.pos.w, 0, r.identity})));
+    RETURN_IF_ERROR(
+        put(bytes_of(SavedRecord{r.token.v, static_cast<int32_t>(r.role), r.pos.t, r.pos.h, r.pos.w, 0, r.identity})));
   }
   std::vector<std::byte> running(s_.running_->geometry().snapshot_bytes());
   s_.running_->copy_out(running.data());
@@ -139,56 +144,82 @@ Status SequenceFile::load(const std::string& path, uint64_t fingerprint) {
   Header h;
   constexpr size_t kFixed = sizeof kMagic + sizeof h + sizeof(uint64_t);
   if (bytes.size() < kFixed || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
-    return {Code::corrupt, fmt::format("{}: not a saved conversation of this version", name), "choose a file that was saved by this program"};
+    return {Code::corrupt, fmt::format("{}: not a saved conversation of this version", name),
+            "choose a file that was saved by this program"};
   }
   std::memcpy(&h, bytes.data() + sizeof kMagic, sizeof h);
   if (h.fingerprint != fingerprint) {
-    return {Code::invalid_argument, fmt::format("{}: saved with another model", name), "load it with the model it was saved with"};
+    return {Code::invalid_argument, fmt::format("{}: saved with another model", name),
+            "load it with the model it was saved with"};
   }
   if (h.length > static_cast<uint64_t>(s_.limits_.max_context)) {
-    return {Code::out_of_range, fmt::format("{}: holds {} tokens, the context is {}", name, h.length, s_.limits_.max_context),
+    return {Code::out_of_range,
+            fmt::format("{}: holds {} tokens, the context is {}", name, h.length, s_.limits_.max_context),
             fmt::format("start with --max-context {} or more", h.length)};
   }
   const Header want = header(fingerprint, static_cast<Pos>(h.length));
   if (h.format != want.format) {
-    return {Code::invalid_argument, fmt::format("{}: saved with another format of keys and values", name), "choose the other --kv"};
+    return {Code::invalid_argument, fmt::format("{}: saved with another format of keys and values", name),
+            "choose the other --kv"};
   }
-  const uint64_t size = kFixed + h.length * sizeof(SavedRecord) + want.running_bytes + want.open_values * sizeof(float) + want.kv_bytes;
+  const uint64_t size =
+      kFixed + h.length * sizeof(SavedRecord) + want.running_bytes + want.open_values * sizeof(float) + want.kv_bytes;
   if (std::memcmp(&h, &want, sizeof h) != 0 || bytes.size() != size) {
-    return {Code::corrupt, fmt::format("{}: {} bytes, expected {}", name, bytes.size(), size), "the file is damaged or incomplete"};
+    return {Code::corrupt, fmt::format("{}: {} bytes, expected {}", name, bytes.size(), size),
+            "the file is damaged or incomplete"};
   }
   Checksum sum;
   sum.add(bytes.first(bytes.size() - sizeof(uint64_t)));
   uint64_t stored = 0;
   std::memcpy(&stored, bytes.data() + bytes.size() - sizeof stored, sizeof stored);
-  if (sum.finish() != stored) return {Code::corrupt, fmt::format("{}: the checksum does not match", name), "the file is damaged"};
+  if (sum.finish() != stored)
+    return {Code::corrupt, fmt::format("{}: the checksum does not match", name), "the file is damaged"};
   Checkpoint loaded{static_cast<Pos>(h.length), {}, PageTable(s_.pool_), {}, {}};
-  RETURN_IF_ERROR(parse(bytes.subspan(sizeof kMagic + sizeof h), h, loaded));
+  RETURN_IF_ERROR(parse_records(bytes.subspan(sizeof kMagic + sizeof h), name, loaded));
+  ASSIGN_OR_RETURN(loaded.running, s_.pool_.memory().allocate(h.running_bytes, "a saved conversation"));
+  const size_t pages = pages_of(loaded.length), pages_free = s_.pool_.pages_free();
+  if (pages > pages_free + s_.own_pages()) {
+    return {
+        Code::out_of_memory,
+        fmt::format("{}: needs {} pages of keys and values, {} can be had", name, pages, pages_free + s_.own_pages()),
+        "end another conversation or raise --max-context"};
+  }
+  // Nothing can fail from here on, so the old pages may make room for the new ones.
+  if (pages > pages_free) s_.clear();
+  parse_state(bytes.subspan(sizeof kMagic + sizeof h + h.length * sizeof(SavedRecord)), h, loaded);
   s_.restore(loaded);
   return {};
 }
 
-Status SequenceFile::parse(std::span<const std::byte> body, const Header& h, Checkpoint& out) {
-  for (uint64_t i = 0; i < h.length; ++i) {
+Status SequenceFile::parse_records(std::span<const std::byte> body, const std::string& name, Checkpoint& out) {
+  for (size_t i = 0; i < static_cast<size_t>(out.length); ++i) {
     SavedRecord r;
     std::memcpy(&r, body.data() + i * sizeof r, sizeof r);
-    out.records.push_back({TokenId(r.token), r.role == 0 ? RowRole::generated : RowRole::prompt, {r.t, r.h, r.w}, r.identity});
+    const bool sane = r.token >= 0 && (r.role == 0 || r.role == 1) && std::min({r.t, r.h, r.w}) >= 0 &&
+                      std::max({r.t, r.h, r.w}) <= kMaxPosition;
+    if (!sane) return {Code::corrupt, fmt::format("{}: token {} is no token", name, i), "the file is damaged"};
+    out.records.push_back(
+        {TokenId(r.token), r.role == 0 ? RowRole::generated : RowRole::prompt, {r.t, r.h, r.w}, r.identity});
   }
-  body = body.subspan(h.length * sizeof(SavedRecord));
-  ASSIGN_OR_RETURN(out.running, s_.pool_.memory().allocate(h.running_bytes, "a saved conversation"));
+  return {};
+}
+
+void SequenceFile::parse_state(std::span<const std::byte> body, const Header& h, Checkpoint& out) {
   s_.pool_.memory().copy(out.running.data(), body.data(), h.running_bytes);
   body = body.subspan(h.running_bytes);
   out.open_keys.resize(h.open_values);
   if (h.open_values > 0) std::memcpy(out.open_keys.data(), body.data(), h.open_values * sizeof(float));
   body = body.subspan(h.open_values * sizeof(float));
-  if (h.length == 0) return {};
-  RETURN_IF_ERROR(out.pages.make_writable(0, static_cast<int>(h.length)));
+  if (h.length == 0) return;
+  const Status room = out.pages.make_writable(0, static_cast<int>(h.length));
+  CHECK(room.ok(), "{}", room.text());
   KvView kv{s_.pool_.geometry().format, out.pages.data(), s_.layers_.data(), nullptr, 1};
-  return each_kv(kv, s_.layers_.size(), out.length, [&](void* at, size_t n) {
+  const Status copied = each_kv(kv, s_.layers_.size(), out.length, [&](void* at, size_t n) {
     s_.pool_.memory().copy(at, body.data(), n);
     body = body.subspan(n);
     return Status();
   });
+  CHECK(copied.ok() && body.size() == sizeof(uint64_t), "{} bytes left", body.size());
 }
 
 Status Sequence::save(const std::string& path, uint64_t fingerprint) {
@@ -196,6 +227,8 @@ Status Sequence::save(const std::string& path, uint64_t fingerprint) {
   return SequenceFile(*this).save(path, fingerprint);
 }
 
-Status Sequence::load(const std::string& path, uint64_t fingerprint) { return SequenceFile(*this).load(path, fingerprint); }
+Status Sequence::load(const std::string& path, uint64_t fingerprint) {
+  return SequenceFile(*this).load(path, fingerprint);
+}
 
 }  // namespace strata

@@ -1,5 +1,6 @@
 // Parity with the reference outputs in tests/golden (README there), on every device of this build. Bounds: plain is
-// float32 in another order of addition, logits reach +-30 and move by up to 1e-3; cpu also rounds keys and values to f16.
+// float32 in another order of addition, logits reach +-30 and move by up to 1e-3; cpu also rounds keys and values to
+// f16.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +57,8 @@ std::map<size_t, std::vector<std::pair<int, double>>> best_by_position(const Jso
   if (top.is_array()) {
     for (size_t i = 0; i < top.size(); ++i) out[i] = top[i].get<std::vector<std::pair<int, double>>>();
   } else {
-    for (const auto& [position, best] : top.items()) out[std::stoul(position)] = best.get<std::vector<std::pair<int, double>>>();
+    for (const auto& [position, best] : top.items())
+      out[std::stoul(position)] = best.get<std::vector<std::pair<int, double>>>();
   }
   return out;
 }
@@ -70,10 +72,11 @@ struct Golden {
   Json json;
 
   explicit Golden(const std::string& name) {
-    const std::string text = read_whole(std::string(STRATA_SOURCE_DIR) + "/tests/golden/" + name + ".json", 4 << 20).value();
+    const std::string text =
+        read_whole(std::string(STRATA_SOURCE_DIR) + "/tests/golden/" + name + ".json", 4 << 20).value();
     json = parse_json(text, name).value();
     for (const auto& t : json["tokens"]) tokens.emplace_back(t.get<int>());
-    if (json.contains("greedy")) {   // a few cases have no continuation
+    if (json.contains("greedy")) {  // a few cases have no continuation
       for (const auto& t : json["greedy"]) greedy.emplace_back(t.get<int>());
       greedy_gap = json["greedy_gap"].get<std::vector<double>>();
     }
@@ -93,7 +96,9 @@ std::vector<double> log_softmax(std::span<const float> logits) {
   return out;
 }
 
-int argmax(std::span<const float> v) { return static_cast<int>(std::max_element(v.begin(), v.end()) - v.begin()); }
+int argmax(std::span<const float> v) {
+  return static_cast<int>(std::max_element(v.begin(), v.end()) - v.begin());
+}
 
 double max_difference(std::span<const float> a, std::span<const float> b) {
   double worst = 0;
@@ -102,7 +107,7 @@ double max_difference(std::span<const float> a, std::span<const float> b) {
 }
 
 struct Reading {
-  std::vector<std::vector<double>> log_probs;   // of the positions in Golden::top5
+  std::vector<std::vector<double>> log_probs;  // of the positions in Golden::top5
   double nll_sum = 0;
   std::vector<float> last_logits;
 };
@@ -211,16 +216,21 @@ TEST(GoldenLayers, PlainMatchesTheWideResidualAfterEveryLayer) {
   const Golden g("layers");
   const auto s = h.sequence();
   std::vector<TokenRecord> rows;
-  for (size_t i = 0; i < g.tokens.size(); ++i) rows.push_back(TokenRecord::text(g.tokens[i], static_cast<int>(i), RowRole::prompt));
+  for (size_t i = 0; i < g.tokens.size(); ++i)
+    rows.push_back(TokenRecord::text(g.tokens[i], static_cast<int>(i), RowRole::prompt));
   int layers = 0;
   const Work work{s.get(), rows};
-  ASSERT_TRUE(h.forward->run(std::span(&work, 1), [&](int layer) {
-    const auto want = decode_base64(g.json["wide_residual_f32_base64"][static_cast<size_t>(layer)].get<std::string>());
-    const MatF32& streams = h.forward->activations().streams;
-    ASSERT_EQ(want.size(), static_cast<size_t>(streams.rows) * static_cast<size_t>(streams.cols));
-    EXPECT_LE(max_difference({streams.data, want.size()}, want), 1e-3) << "layer " << layer;
-    ++layers;
-  }).ok());
+  ASSERT_TRUE(h.forward
+                  ->run(std::span(&work, 1),
+                        [&](int layer) {
+                          const auto want = decode_base64(
+                              g.json["wide_residual_f32_base64"][static_cast<size_t>(layer)].get<std::string>());
+                          const MatF32& streams = h.forward->activations().streams;
+                          ASSERT_EQ(want.size(), static_cast<size_t>(streams.rows) * static_cast<size_t>(streams.cols));
+                          EXPECT_LE(max_difference({streams.data, want.size()}, want), 1e-3) << "layer " << layer;
+                          ++layers;
+                        })
+                  .ok());
   EXPECT_EQ(layers, 12);
 }
 
@@ -254,7 +264,9 @@ TEST_P(DraftParity, PlainDraftHeadMatchesItsThreeBest) {
   for (size_t at = 0; at + 1 < g.tokens.size();) {
     const int n = prompt_chunk(s->length(), static_cast<int>(g.tokens.size() - 1 - at), h.plan.chunk_rows);
     std::vector<TokenRecord> rows;
-    for (int i = 0; i < n; ++i) rows.push_back(TokenRecord::text(g.tokens[at + static_cast<size_t>(i)], static_cast<int>(at) + i, RowRole::prompt));
+    for (int i = 0; i < n; ++i)
+      rows.push_back(
+          TokenRecord::text(g.tokens[at + static_cast<size_t>(i)], static_cast<int>(at) + i, RowRole::prompt));
     ASSERT_TRUE(h.forward->run(*s, rows).ok());
     s->commit(n);
     const auto next = std::span<const TokenId>(g.tokens).subspan(at + 1, static_cast<size_t>(n));
@@ -265,7 +277,8 @@ TEST_P(DraftParity, PlainDraftHeadMatchesItsThreeBest) {
       const MatF32 row = h.forward->draft_logits(r, 1);
       const auto lp = log_softmax({row.data, static_cast<size_t>(row.cols)});
       double worst = 0;
-      for (const auto& [id, value] : found->second) worst = std::max(worst, std::abs(lp[static_cast<size_t>(id)] - value));
+      for (const auto& [id, value] : found->second)
+        worst = std::max(worst, std::abs(lp[static_cast<size_t>(id)] - value));
       ++checked;
       differ += worst > 5e-3;
     }
@@ -286,7 +299,8 @@ TEST(GoldenPieces, AnyCutOfThePromptGivesTheSameLogits) {
       const auto want = h.read(*whole, g.tokens);
       for (const size_t piece : {1, 7, 64}) {
         const auto s = h.sequence();
-        EXPECT_LE(max_difference(h.read(*s, g.tokens, piece), want), kBound) << device << " " << name << " in pieces of " << piece;
+        EXPECT_LE(max_difference(h.read(*s, g.tokens, piece), want), kBound)
+            << device << " " << name << " in pieces of " << piece;
       }
     }
   }

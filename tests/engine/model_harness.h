@@ -16,8 +16,12 @@
 
 namespace strata::testing {
 
-inline std::string bundled_model() { return std::string(STRATA_SOURCE_DIR) + "/models/flash-next-nano-IQ3_XXS.gguf"; }
-inline std::string bundled_draft() { return std::string(STRATA_SOURCE_DIR) + "/models/flash-next-nano-MTP-IQ4_NL.gguf"; }
+inline std::string bundled_model() {
+  return std::string(STRATA_SOURCE_DIR) + "/models/flash-next-nano-IQ3_XXS.gguf";
+}
+inline std::string bundled_draft() {
+  return std::string(STRATA_SOURCE_DIR) + "/models/flash-next-nano-MTP-IQ4_NL.gguf";
+}
 
 struct Harness {
   std::shared_ptr<const Model> model;
@@ -63,7 +67,8 @@ struct Harness {
     return {last.data, last.data + last.cols};
   }
 
-  // Reads a prompt in pieces of at most `piece` tokens (each piece cut as the scheduler cuts); logits of the last token.
+  // Reads a prompt in pieces of at most `piece` tokens (each piece cut as the scheduler cuts); logits of the last
+  // token.
   std::vector<float> read(Sequence& s, std::span<const TokenId> tokens, size_t piece = SIZE_MAX) {
     std::vector<float> last;
     for (size_t at = 0; at < tokens.size();) {

@@ -55,7 +55,9 @@ TEST(DraftPolicy, NoticesThatATextHasBecomeHardToGuess) {
   EXPECT_TRUE(policy.off());
 }
 
-TEST(DraftPolicy, WithoutDraftsThereIsNothingToDecide) { EXPECT_TRUE(DraftPolicy(0).off()); }
+TEST(DraftPolicy, WithoutDraftsThereIsNothingToDecide) {
+  EXPECT_TRUE(DraftPolicy(0).off());
+}
 
 struct Collect : Sink {
   std::vector<TokenId> tokens;
@@ -65,7 +67,8 @@ struct Collect : Sink {
   void on_finished(const Finished& f) override { finished = f; }
 };
 
-Collect generate(const std::string& path, const std::string& draft, const std::string& device, int drafts, float temperature) {
+Collect generate(const std::string& path, const std::string& draft, const std::string& device, int drafts,
+                 float temperature) {
   EngineOptions options;
   options.model_path = path, options.mtp_path = draft, options.device = device, options.max_drafts = drafts;
   auto engine = Engine::open(options, nullptr);
@@ -104,7 +107,8 @@ TEST(Drafting, GivesTheTextOfTheTrunkAlone) {
       for (const int drafts : {1, 3, 7}) {
         const Collect with = generate(model, draft, "cpu", drafts, temperature);
         EXPECT_EQ(with.tokens, alone.tokens) << drafts << " drafts, temperature " << temperature;
-        EXPECT_EQ(with.finished.logits_hash, alone.finished.logits_hash) << drafts << " drafts, temperature " << temperature;
+        EXPECT_EQ(with.finished.logits_hash, alone.finished.logits_hash)
+            << drafts << " drafts, temperature " << temperature;
         drafted += with.finished.timings.drafted;
         accepted += with.finished.timings.accepted;
       }
