@@ -83,6 +83,27 @@ function(strata_script_test name file)
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120 SKIP_RETURN_CODE 77)
 endfunction()
 
+# strata_command_tests(NAME FILE): a Python test that runs the strata binary; each of its methods is a test of its own.
+function(strata_command_tests name file)
+  find_program(PYTHON3 python3)
+  set(path ${CMAKE_SOURCE_DIR}/${file})
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(STRINGS ${path} lines REGEX "^class |^    def test_")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^class ([A-Za-z]+)")
+      set(class ${CMAKE_MATCH_1})
+    elseif(line MATCHES "def (test_[A-Za-z0-9_]+)")
+      set(test "${name}/${class}.${CMAKE_MATCH_1}")
+      if(PYTHON3)
+        add_test(NAME ${test} COMMAND ${PYTHON3} ${path} ${class}.${CMAKE_MATCH_1})
+      else()
+        add_test(NAME ${test} COMMAND sh -c "echo 'absent: python3 is not installed'; exit 77")
+      endif()
+      set_tests_properties(${test} PROPERTIES LABELS model TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT STRATA_BINARY=$<TARGET_FILE:strata>)
+    endif()
+  endforeach()
+endfunction()
+
 # strata_fuzz(ROOM/UNIT [LIBS room ...]): fuzz/ROOM/UNIT_fuzz.cpp defines LLVMFuzzerTestOneInput; its seeds lie in fuzz/corpus/ROOM_UNIT/.
 # With STRATA_FUZZ it becomes a libFuzzer binary, otherwise a test that replays the seeds.
 function(strata_fuzz unit)

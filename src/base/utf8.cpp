@@ -1,7 +1,5 @@
 #include "base/utf8.h"
 
-#include <algorithm>
-
 namespace strata {
 namespace {
 
@@ -40,15 +38,6 @@ size_t utf8_length(std::string_view text, size_t i) {
   if (i >= text.size()) return 0;
   const Lead lead = lead_of(static_cast<unsigned char>(text[i]));
   return lead.bytes != 0 && agreeing(text, i, lead) == lead.bytes ? lead.bytes : 0;
-}
-
-size_t utf8_incomplete_tail(std::string_view text) {
-  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
-    const size_t i = text.size() - back;
-    const Lead lead = lead_of(static_cast<unsigned char>(text[i]));
-    if (lead.bytes > back && agreeing(text, i, lead) == back) return back;
-  }
-  return 0;
 }
 
 }  // namespace strata

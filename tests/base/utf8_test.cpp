@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
 namespace strata {
 namespace {
 
@@ -22,22 +20,6 @@ TEST(Utf8, IllFormedBytesHaveNoLength) {
   }
   EXPECT_EQ(utf8_length("", 0), 0u);
   EXPECT_EQ(utf8_length("a", 1), 0u);
-}
-
-TEST(Utf8, EveryCutOfACharacterIsSeenAtTheEnd) {
-  const std::string fox = "\xF0\x9F\xA6\x8A";
-  for (size_t cut = 1; cut < 4; ++cut) EXPECT_EQ(utf8_incomplete_tail("ab" + fox.substr(0, cut)), cut);
-  EXPECT_EQ(utf8_incomplete_tail("ab" + fox), 0u);
-  EXPECT_EQ(utf8_incomplete_tail("\xC3"), 1u);
-  EXPECT_EQ(utf8_incomplete_tail("\xE2\x82"), 2u);
-}
-
-TEST(Utf8, WhatCanNeverBecomeACharacterIsNotATail) {
-  EXPECT_EQ(utf8_incomplete_tail(""), 0u);
-  EXPECT_EQ(utf8_incomplete_tail("abc"), 0u);
-  EXPECT_EQ(utf8_incomplete_tail("\xFF"), 0u);
-  EXPECT_EQ(utf8_incomplete_tail("\x80\x80\x80\x80"), 0u);
-  EXPECT_EQ(utf8_incomplete_tail("\xED\xA0"), 0u);  // half of a surrogate
 }
 
 }  // namespace
