@@ -82,13 +82,15 @@ struct Engine::Parts {
   bool tainted = false;  // a failed request may have left values that must not be reused
 
   std::deque<Active> queue;
+  std::mutex cancel_mutex;  // of what follows
   RequestId next_id = 1;
-  std::mutex cancel_mutex;
-  std::unordered_set<RequestId> cancelled;
+  std::unordered_set<RequestId> live, cancelled;
 
   Status allocate();
   Status files_unchanged() const;
-  bool take_cancelled(RequestId id);
+  RequestId new_id();
+  // Ends every request that was cancelled, running or waiting.
+  void end_cancelled();
   void start(Active& a);
   void finish(Active& a, FinishReason reason, Status status);
   // One step of a request; true when it has ended.
@@ -120,9 +122,27 @@ Status Engine::Parts::files_unchanged() const {
   return model->draft_file ? model->draft_file->unchanged() : Status();
 }
 
-bool Engine::Parts::take_cancelled(RequestId id) {
+RequestId Engine::Parts::new_id() {
   const std::lock_guard lock(cancel_mutex);
-  return cancelled.erase(id) > 0;
+  live.insert(next_id);
+  return next_id++;
+}
+
+void Engine::Parts::end_cancelled() {
+  std::unordered_set<RequestId> gone;
+  {
+    const std::lock_guard lock(cancel_mutex);
+    gone.swap(cancelled);
+  }
+  for (size_t i = 0; i < queue.size() && !gone.empty();) {
+    if (gone.erase(queue[i].id) == 0) {
+      ++i;
+      continue;
+    }
+    Active ended = std::move(queue[i]);  // out of the queue first: a sink may submit the next request
+    queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(i));
+    finish(ended, FinishReason::cancelled, {});
+  }
 }
 
 // Goes back to where the new prompt leaves what is known, and lists what has to be read.
@@ -148,6 +168,11 @@ void Engine::Parts::finish(Active& a, FinishReason reason, Status status) {
   if (a.first_token_s == 0 && a.started) a.timings.prompt_s = now_s() - a.start_s;
   a.timings.bytes_read = facts.bytes_per_token * static_cast<uint64_t>(a.timings.steps);
   tainted = tainted || reason == FinishReason::failed;
+  {
+    const std::lock_guard lock(cancel_mutex);
+    live.erase(a.id);
+    cancelled.erase(a.id);
+  }
   a.sink->on_finished({reason, std::move(status), a.timings, a.logits_hash});
 }
 
@@ -239,7 +264,6 @@ bool Engine::Parts::generate(Active& a) {
 }
 
 bool Engine::Parts::advance(Active& a) {
-  if (take_cancelled(a.id)) return finish(a, FinishReason::cancelled, {}), true;
   if (Status same = files_unchanged(); !same.ok()) return fail(a, std::move(same));
   if (!a.started) start(a);
   return a.first_token_s == 0 ? read_prompt(a) : generate(a);
@@ -258,9 +282,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options, const
   ASSIGN_OR_RETURN(parts->model, load_model(options.model_path, options.mtp_path));
   parts->facts = facts_of(*parts->model);
   report("planning memory", 0.5);
-  const int threads = options.threads;
-  ASSIGN_OR_RETURN(parts->plan,
-                   make_plan(read_machine(), parts->facts, options, scratch_of(options.device, std::max(1, threads))));
+  const Machine machine = read_machine();
+  const ScratchFn scratch = scratch_of(options.device, plan_threads(machine, options));
+  ASSIGN_OR_RETURN(parts->plan, make_plan(machine, parts->facts, options, scratch));
   parts->plan.warnings.insert(parts->plan.warnings.end(), parts->model->notes.begin(), parts->model->notes.end());
   report("allocating", 0.8);
   parts->device = make_device(options.device, parts->plan.threads);
@@ -291,7 +315,7 @@ Result<RequestId> Engine::submit(Request request, Sink& sink) {
     return Status(Code::invalid_argument, fmt::format("max_tokens is {}", request.limits.max_tokens), "0 or more");
   RETURN_IF_ERROR(check_params(request.sample, vocab));
   RETURN_IF_ERROR(p.files_unchanged());
-  const RequestId id = p.next_id++;
+  const RequestId id = p.new_id();
   Active& a = p.queue.emplace_back();
   a.id = id, a.request = std::move(request), a.sink = &sink;
   return id;
@@ -299,6 +323,7 @@ Result<RequestId> Engine::submit(Request request, Sink& sink) {
 
 bool Engine::step() {
   Parts& p = *parts_;
+  p.end_cancelled();
   if (p.queue.empty()) return false;
   if (p.advance(p.queue.front())) p.queue.pop_front();
   if (p.tainted) {
@@ -311,7 +336,7 @@ bool Engine::step() {
 
 void Engine::cancel(RequestId id) {
   const std::lock_guard lock(parts_->cancel_mutex);
-  parts_->cancelled.insert(id);
+  if (parts_->live.contains(id)) parts_->cancelled.insert(id);
 }
 
 Result<std::vector<float>> Engine::score(std::span<const TokenId> tokens, const std::function<void(int)>& on_progress) {
@@ -366,7 +391,7 @@ Result<Inspection> inspect_model(const EngineOptions& options, const Machine& ma
   ASSIGN_OR_RETURN(const auto model, load_model(options.model_path, options.mtp_path));
   const ModelFacts facts = facts_of(*model);
   return Inspection{facts, model->notes,
-                    make_plan(machine, facts, options, scratch_of(options.device, std::max(1, options.threads)))};
+                    make_plan(machine, facts, options, scratch_of(options.device, plan_threads(machine, options)))};
 }
 
 }  // namespace strata

@@ -17,10 +17,6 @@ double mib(uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-int automatic_threads(const Machine& m) {
-  return std::max(1, std::min(m.physical_cores, m.usable_cpus));
-}
-
 Result<KvFormat> kv_format(const EngineOptions& o, Plan& plan) {
   if (o.kv == "f32") return KvFormat::f32;
   if (o.kv == "f16") return KvFormat::f16;
@@ -59,6 +55,8 @@ void fill_lines(const ModelFacts& model, const ScratchFn& scratch, int context, 
     rings += sizeof(float) * static_cast<uint64_t>(ring_rows(limits)) * static_cast<uint64_t>(l.index_dim);
   add("recurrent state", running.total_bytes() + rings, false,
       fmt::format("{} delta-net layers, committed and pending", c.n_delta_net));
+  add("tokens", sizeof(TokenRecord) * static_cast<uint64_t>(context), false,
+      "what was read and said, with its positions");
   add("checkpoints", kMarks * static_cast<uint64_t>(running.snapshot_bytes()), false,
       fmt::format("up to {} moments to go back to", kMarks));
   add("activations", Activations::bytes(c, plan.chunk_rows, context), false,
@@ -103,6 +101,12 @@ OpsShapes ops_shapes(const ModelConfig& c, int max_rows, int max_context) {
   return s;
 }
 
+int plan_threads(const Machine& machine, const EngineOptions& options) {
+  if (options.device == "plain") return 1;
+  if (options.threads > 0) return options.threads;
+  return std::max(1, std::min(machine.physical_cores, machine.usable_cpus));
+}
+
 Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const EngineOptions& options,
                        const ScratchFn& scratch) {
   Plan plan;
@@ -113,8 +117,7 @@ Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const En
                   fmt::format("choose {} or less", trained));
   }
   ASSIGN_OR_RETURN(plan.kv, kv_format(options, plan));
-  plan.threads = options.threads > 0 ? options.threads : automatic_threads(machine);
-  if (options.device == "plain") plan.threads = 1;
+  plan.threads = plan_threads(machine, options);
   if (options.threads == 0 && options.device != "plain") {
     plan.choices.push_back(fmt::format("{} threads: {} cores, {} processors usable", plan.threads,
                                        machine.physical_cores, machine.usable_cpus));
@@ -124,7 +127,8 @@ Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const En
   const uint64_t available = machine.ram_available > 0 ? machine.ram_available : UINT64_MAX;
   const uint64_t have = available > kReserve ? available - kReserve : 0;
   const int wish = options.max_context > 0 ? options.max_context : trained;
-  plan.chunk_rows = std::min(plan.chunk_rows, std::max(wish, kMaxWindow));
+  // Never below a window: rows of generated text that are read again come that many at a time.
+  plan.chunk_rows = std::max(std::min(plan.chunk_rows, wish), kMaxWindow);
   fill_lines(model, scratch, wish, plan);
   if (plan.bytes_own > have) {
     const uint64_t need = plan.bytes_own;

@@ -57,6 +57,8 @@ struct ModelFacts {
 // Scratch memory an implementation will reserve for shapes; a pure function of each back end.
 using ScratchFn = std::function<size_t(const OpsShapes&)>;
 
+// Threads that the plan will give the device: what scratch memory must be counted for.
+int plan_threads(const Machine& machine, const EngineOptions& options);
 OpsShapes ops_shapes(const ModelConfig& config, int max_rows, int max_context);
 
 // Fails when the context cannot fit, with need, have and the largest context that would.

@@ -146,12 +146,13 @@ void Sequence::restore(const Checkpoint& c) {
 
 Status Sequence::mark(size_t max_marks) {
   if (!marks_.empty() && marks_.back().length == length()) return {};
+  // Before the new one, so that there are never more of them than the memory plan counted.
+  if (!marks_.empty() && marks_.size() >= max_marks)
+    marks_.erase(marks_.size() > 1 ? marks_.begin() + 1 : marks_.begin());
   ASSIGN_OR_RETURN(Checkpoint now, snapshot());
   now.records.clear();  // the sequence's own records are these, up to the mark's length
   now.records.shrink_to_fit();
   marks_.push_back(std::move(now));
-  if (marks_.size() > std::max<size_t>(max_marks, 1))
-    marks_.erase(marks_.size() > 2 ? marks_.begin() + 1 : marks_.begin());
   return {};
 }
 

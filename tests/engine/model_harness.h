@@ -34,14 +34,14 @@ struct Harness {
 
   // context 0: the model's own.
   Harness(const std::string& device_name, const std::string& path, int context = 0, const std::string& kv = "auto",
-          const std::string& draft = "", int spare_pages = 0) {
+          const std::string& draft = "", int spare_pages = 0, int threads = 2) {
     model = load_model(path, draft).value();
     ModelFacts facts;
     facts.config = model->config;
     facts.file_bytes = model->file->file_bytes();
     EngineOptions options;
-    options.device = device_name, options.kv = kv, options.max_context = context, options.threads = 2;
-    plan = make_plan(Machine{}, facts, options, scratch_of(device_name, 2)).value();
+    options.device = device_name, options.kv = kv, options.max_context = context, options.threads = threads;
+    plan = make_plan(Machine{}, facts, options, scratch_of(device_name, threads)).value();
     device = make_device(device_name, plan.threads);
     store = std::make_unique<Store>(model);
     for (const Block& b : model->blocks) {
