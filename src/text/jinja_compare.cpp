@@ -29,6 +29,15 @@ Order order_of(int64_t a, double b) {
   return order_of(0.0, b - static_cast<double>(whole));
 }
 
+// The same for integers from 2^63 on.
+Order order_of_big(uint64_t a, double b) {
+  if (std::isnan(b)) return Order::unordered;
+  if (b >= 18446744073709551616.0) return Order::less;
+  if (b < 9223372036854775808.0) return Order::greater;
+  const auto whole = static_cast<uint64_t>(b);
+  return a == whole ? Order::equal : (a < whole ? Order::less : Order::greater);
+}
+
 Order order_of_numbers(const Value& a, const Value& b) {
   if (a.is(Kind::big_integer) && b.is(Kind::big_integer))
     return a.big == b.big ? Order::equal : (a.big < b.big ? Order::less : Order::greater);
@@ -38,7 +47,9 @@ Order order_of_numbers(const Value& a, const Value& b) {
     return a.as_int() == b.as_int() ? Order::equal : (a.as_int() < b.as_int() ? Order::less : Order::greater);
   if (a.is_integral() && b.is(Kind::real)) return order_of(a.as_int(), b.real);
   if (a.is(Kind::real) && b.is_integral()) return reversed(order_of(b.as_int(), a.real));
-  return order_of(as_real(a), as_real(b));
+  if (a.is(Kind::big_integer)) return order_of_big(a.big, b.real);
+  if (b.is(Kind::big_integer)) return reversed(order_of_big(b.big, a.real));
+  return order_of(a.real, b.real);
 }
 
 bool equal_dicts(Context& ctx, const Dict& a, const Dict& b, int depth) {

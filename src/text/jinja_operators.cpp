@@ -80,6 +80,7 @@ Value reals(Context& ctx, Op op, double a, double b) {
     case Op::power:
       if (a == 0 && b < 0) return ctx.fail("0.0 cannot be raised to a negative power");
       if (a < 0 && b != std::floor(b)) return ctx.fail("complex numbers are not supported");
+      if (std::isinf(std::pow(a, b)) && std::isfinite(a) && std::isfinite(b)) return ctx.fail("the result is too large", Code::out_of_range);
       return Value::of(std::pow(a, b));
     default: {
       double rest = std::fmod(a, b);

@@ -30,14 +30,26 @@ class Writer {
   bool trusted_ = true;
 };
 
+// Bytes from `at` on that are printed as they are in quoted text.
+size_t plain_run(std::string_view text, size_t at, char quote) {
+  size_t end = at;
+  while (end < text.size() && text[end] >= ' ' && text[end] != 0x7F && text[end] != quote && text[end] != '\\') ++end;
+  return end - at;
+}
+
 void write_repr(Writer& out, const Value& v, int depth);
 
 void write_quoted(Writer& out, const Value& v) {
   const std::string_view text = v.view();
   out.note(v);
+  out.ctx().spend_bytes(text.size());
   const char quote = text.find('\'') != kNotFound && text.find('"') == kNotFound ? '"' : '\'';
   std::string buffer(1, quote);
   for (size_t at = 0; at < text.size();) {
+    const size_t plain = plain_run(text, at, quote);
+    buffer += text.substr(at, plain);
+    at += plain;
+    if (at == text.size()) break;
     const CodePoint c = code_point_at(text, at);
     if (c.value == static_cast<unsigned char>(quote) || c.value == '\\')
       buffer += fmt::format("\\{}", static_cast<char>(c.value));
@@ -121,8 +133,13 @@ void write_json(Writer& out, const Value& v, const JsonStyle& style, int depth);
 void write_json_string(Writer& out, const Value& v, bool ascii) {
   const std::string_view text = v.view();
   out.note(v);
+  out.ctx().spend_bytes(text.size());
   std::string buffer = "\"";
   for (size_t at = 0; at < text.size();) {
+    const size_t plain = plain_run(text, at, '"');
+    buffer += text.substr(at, plain);
+    at += plain;
+    if (at == text.size()) break;
     const CodePoint c = code_point_at(text, at);
     const auto number = static_cast<uint32_t>(c.value);
     if (c.value == '"' || c.value == '\\')
