@@ -43,7 +43,7 @@ struct TinyGeometry {
 inline TinyGeometry TinyGeometry::smallest() {
   TinyGeometry g;
   g.blocks = 3, g.interval = 3, g.d_model = 32, g.vocab = 32, g.context = 192, g.rank = 32;
-  g.heads = 2, g.head_dim = 8, g.rope_dims = 8, g.index_heads = 1, g.index_dim = 8, g.top_k = 16;
+  g.heads = 2, g.rope_dims = 8, g.index_heads = 1, g.index_dim = 8, g.top_k = 16;
   g.k_heads = 1, g.v_heads = 2, g.experts = 4, g.used = 2, g.shared_width = 32;
   g.heads_per_ngram = 1, g.rows_per_head = 31;
   g.small = DType::F32;
