@@ -28,6 +28,7 @@ void Forward::add_ngrams(const Sequence& sequence, std::span<const TokenRecord> 
 }
 
 Status Forward::add(const Work& work) {
+  CHECK(!work.rows.empty() && work.rows.front().role == batch_.role, "all rows of a step have one role");
   ASSIGN_OR_RETURN(Segment segment, work.sequence->begin(work.rows));
   segment.first_row = batch_.rows();
   batch_.segments.push_back(segment);
