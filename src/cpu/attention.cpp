@@ -79,49 +79,50 @@ struct Attend {
   int ordinal, kv_head, first_head, heads;
   AttendTask t;
 
-  // Where the keys and values of the tile's positions lie in float32.
+  // The tile's keys side by side in float32, and where its values lie in float32.
   void gather(int n) const {
     const size_t k_at = static_cast<size_t>(kv_head * w.head_dim) * kv.value_bytes();
     const size_t v_at = static_cast<size_t>(kv_head * w.value_dim) * kv.value_bytes();
     for (int i = 0; i < n; ++i) {
       const std::byte* key = kv.k(ordinal, t.positions[i]) + k_at;
       const std::byte* value = kv.v(ordinal, t.positions[i]) + v_at;
-      if (kv.format == KvFormat::f32) {
-        t.keys[i] = reinterpret_cast<const float*>(key);
-        t.values[i] = reinterpret_cast<const float*>(value);
-        continue;
-      }
       float* key_to = t.key_tile + static_cast<int64_t>(i) * w.head_dim;
-      float* value_to = t.value_tile + static_cast<int64_t>(i) * w.value_dim;
-      kernels.from_half(reinterpret_cast<const uint16_t*>(key), key_to, w.head_dim);
-      kernels.from_half(reinterpret_cast<const uint16_t*>(value), value_to, w.value_dim);
-      t.keys[i] = key_to;
-      t.values[i] = value_to;
+      if (kv.format == KvFormat::f32) {
+        std::copy_n(reinterpret_cast<const float*>(key), w.head_dim, key_to);
+        t.values[i] = reinterpret_cast<const float*>(value);
+      } else {
+        float* value_to = t.value_tile + static_cast<int64_t>(i) * w.value_dim;
+        kernels.from_half(reinterpret_cast<const uint16_t*>(key), key_to, w.head_dim);
+        kernels.from_half(reinterpret_cast<const uint16_t*>(value), value_to, w.value_dim);
+        t.values[i] = value_to;
+      }
     }
   }
 
   // Adds n positions to the running softmax of every head; out [heads, value_dim] holds sums of unnormalised weights.
-  void add_tile(const float* queries, int n, float* out) const {
+  void add_tile(int n, float* out) const {
     gather(n);
-    kernels.dot_tile(queries, w.head_dim, heads, t.keys, n, w.head_dim, t.scores, heads);
+    kernels.dot_tile(t.key_tile, w.head_dim, n, t.queries, heads, w.head_dim, t.weights, n);
     for (int h = 0; h < heads; ++h) {
+      float* weights = t.weights + h * n;
       float highest = t.highest[h];
       for (int i = 0; i < n; ++i) {
-        t.weights[i] = t.scores[i * heads + h] * w.scale;
-        highest = t.weights[i] > highest ? t.weights[i] : highest;
+        weights[i] *= w.scale;
+        highest = weights[i] > highest ? weights[i] : highest;
       }
       const float rescale = std::exp(t.highest[h] - highest);
       t.highest[h] = highest;
-      t.total[h] = t.total[h] * rescale + kernels.exp_sum(t.weights, highest, n);
-      kernels.add_rows(out + h * w.value_dim, rescale, t.values, t.weights, n, w.value_dim);
+      t.total[h] = t.total[h] * rescale + kernels.exp_sum(weights, highest, n);
+      kernels.add_rows(out + h * w.value_dim, rescale, t.values, weights, n, w.value_dim);
     }
   }
 
   void run(const float* queries, const float* gates, Visible visible, float* out) const {
+    for (int h = 0; h < heads; ++h) t.queries[h] = queries + h * w.head_dim;
     std::fill_n(t.highest, heads, -std::numeric_limits<float>::infinity());
     std::fill_n(t.total, heads, 0.0f);
     std::fill_n(out, heads * w.value_dim, 0.0f);
-    for (int n; (n = visible.next(t.positions, AttendTask::kPositions)) > 0;) add_tile(queries, n, out);
+    for (int n; (n = visible.next(t.positions, AttendTask::kPositions)) > 0;) add_tile(n, out);
     for (int h = 0; h < heads; ++h) {
       const float share = 1.0f / t.total[h];
       float* o = out + h * w.value_dim;
@@ -178,10 +179,11 @@ void CpuOps::sparse_attention(const QsaWeights& w, int ordinal, const Queries& q
     rows += segment.n_rows;
   }
   CHECK(rows == out.rows, "segments of {} rows, output of {}", rows, out.rows);
-  // Few rows: the query heads of a key head are shared out as well.
+  // Fewer tasks than threads: the query heads of a key head are shared out as well, though each then converts the keys.
   const int group = w.heads / w.kv_heads;
-  const int wanted = (2 * shop_.pool.n_threads() + rows * w.kv_heads - 1) / std::max(rows * w.kv_heads, 1);
-  const int heads = (group + std::clamp(wanted, 1, group) - 1) / std::clamp(wanted, 1, group);
+  const int tasks = std::max(rows * w.kv_heads, 1);
+  const int shares = std::clamp((shop_.pool.n_threads() + tasks - 1) / tasks, 1, group);
+  const int heads = (group + shares - 1) / shares;
   const int parts = (group + heads - 1) / heads;
   shop_.pool.run(rows * w.kv_heads * parts, [&](int task, int thread) {
     const int row = task / (w.kv_heads * parts), kv_head = task / parts % w.kv_heads;

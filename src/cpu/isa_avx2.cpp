@@ -2,6 +2,8 @@
 #include <cstddef>
 
 #include "cpu/isa.h"
+#include "quant/codebooks.h"
+#include "quant/formats.h"
 
 #ifdef __AVX2__
 

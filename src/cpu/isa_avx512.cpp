@@ -2,6 +2,8 @@
 #include <cstddef>
 
 #include "cpu/isa.h"
+#include "quant/codebooks.h"
+#include "quant/formats.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 

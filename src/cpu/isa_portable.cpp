@@ -2,6 +2,8 @@
 #include <cstddef>
 
 #include "cpu/isa.h"
+#include "quant/codebooks.h"
+#include "quant/formats.h"
 
 #define STRATA_LANES 4
 #define STRATA_TILE_X 1

@@ -3,6 +3,7 @@
 // nothing is contracted. Choosing one is therefore a matter of speed alone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -56,6 +57,10 @@ struct Kernels {
   // Each row: Z = decay * Z; update = beta * (v - k Z); Z += k (x) update; out = q Z.
   void (*delta_rows)(float* z, const DeltaRows& rows);
   void (*from_half)(const uint16_t* from, float* to, int n);
+  // n values in whole blocks of a format; any alignment.
+  void (*decode_q6_k)(const std::byte* blocks, int64_t n, float* to);
+  void (*decode_iq3_xxs)(const std::byte* blocks, int64_t n, float* to);
+  void (*decode_iq4_nl)(const std::byte* blocks, int64_t n, float* to);
 };
 
 // Those that this build has and this processor can run, the widest first; the last one runs everywhere.

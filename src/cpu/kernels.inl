@@ -350,9 +350,17 @@ void from_half(const uint16_t* from, float* to, int n) {
   }
 }
 
+}  // namespace
+}  // namespace strata
+
+#include "cpu/decode.inl"
+
+namespace strata {
+namespace {
+
 constexpr Kernels kKernels = {
-    STRATA_ISA, dot_tile, rms_norm, unit_norm, add_scaled,    add_rows,   exp_sum,   silu,
-    silu_times, gate,     sigmoid,  add_gated, delta_advance, delta_rows, from_half,
+    STRATA_ISA, dot_tile, rms_norm,  unit_norm,     add_scaled, add_rows,  exp_sum,     silu,           silu_times,
+    gate,       sigmoid,  add_gated, delta_advance, delta_rows, from_half, decode_q6_k, decode_iq3_xxs, decode_iq4_nl,
 };
 
 }  // namespace

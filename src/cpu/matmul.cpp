@@ -13,6 +13,20 @@ bool aligned(const std::byte* data, size_t to) {
   return reinterpret_cast<uintptr_t>(data) % to == 0;
 }
 
+// The kernel for a format; null where the reference does it.
+auto row_decoder(const Kernels& kernels, DType type) -> decltype(kernels.decode_q6_k) {
+  switch (type) {
+    case DType::Q6_K:
+      return kernels.decode_q6_k;
+    case DType::IQ3_XXS:
+      return kernels.decode_iq3_xxs;
+    case DType::IQ4_NL:
+      return kernels.decode_iq4_nl;
+    default:
+      return nullptr;
+  }
+}
+
 int tiles_of(const Weight& w, int tile_rows) {
   return static_cast<int>((w.rows + tile_rows - 1) / tile_rows);
 }
@@ -23,9 +37,12 @@ DecodedRows decode_rows(const Kernels& kernels, const Weight& w, int64_t first, 
   const std::byte* at = w.row(first);
   if (w.type == DType::F32 && aligned(at, alignof(float))) return {reinterpret_cast<const float*>(at), w.cols};
   const size_t bytes = row_bytes(w.type, w.cols);
+  const auto decode = row_decoder(kernels, w.type);
   for (int r = 0; r < count; ++r, at += bytes) {
     float* to = buffer + r * w.cols;
-    if (w.type == DType::F16 && aligned(at, alignof(uint16_t))) {
+    if (decode != nullptr) {
+      decode(at, w.cols, to);
+    } else if (w.type == DType::F16 && aligned(at, alignof(uint16_t))) {
       kernels.from_half(reinterpret_cast<const uint16_t*>(at), to, static_cast<int>(w.cols));
     } else {
       dequantise_row(w.type, at, w.cols, to);

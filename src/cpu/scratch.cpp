@@ -40,12 +40,11 @@ PrepareTask PrepareTask::carve(Carver& own, int head_dim) {
 
 AttendTask AttendTask::carve(Carver& own, int heads, int head_dim, int value_dim) {
   return {own.take<Pos>(kPositions),
-          own.take<const float*>(kPositions),
+          own.take<const float*>(heads),
           own.take<const float*>(kPositions),
           own.take<float>(int64_t{kPositions} * head_dim),
           own.take<float>(int64_t{kPositions} * value_dim),
           own.take<float>(int64_t{kPositions} * heads),
-          own.take<float>(kPositions),
           own.take<float>(heads),
           own.take<float>(heads)};
 }

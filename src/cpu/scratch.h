@@ -65,15 +65,14 @@ struct PrepareTask {
 // Of a task that attends with some heads of one key head.
 struct AttendTask {
   static constexpr int kPositions = 64;
-  Pos* positions;        // [kPositions]
-  const float** keys;    // [kPositions]
-  const float** values;  // [kPositions]
-  float* key_tile;       // [kPositions, head_dim]
-  float* value_tile;     // [kPositions, value_dim]
-  float* scores;         // [kPositions, heads]
-  float* weights;        // [kPositions]
-  float* highest;        // [heads]
-  float* total;          // [heads]
+  Pos* positions;         // [kPositions]
+  const float** queries;  // [heads]
+  const float** values;   // [kPositions]
+  float* key_tile;        // [kPositions, head_dim]
+  float* value_tile;      // [kPositions, value_dim]
+  float* weights;         // [heads, positions of the tile]
+  float* highest;         // [heads]
+  float* total;           // [heads]
 
   static AttendTask carve(Carver& own, int heads, int head_dim, int value_dim);
 };

@@ -31,8 +31,10 @@ TEST(CpuIndexer, PicksTheBestOfManyBlocksOnAnyNumberOfThreads) {
   }
   std::vector<int32_t> want(scores.size());
   std::iota(want.begin(), want.end(), 0);
-  std::stable_sort(want.begin(), want.end(),
-                   [&](int a, int b) { return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)]; });
+  std::sort(want.begin(), want.end(), [&](int a, int b) {
+    const float score_a = scores[static_cast<size_t>(a)], score_b = scores[static_cast<size_t>(b)];
+    return score_a != score_b ? score_a > score_b : a < b;
+  });
   want.resize(100);
   std::sort(want.begin(), want.end());
 

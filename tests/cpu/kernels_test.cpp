@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/fixtures.h"
+#include "quant/formats.h"
 #include "quant/half.h"
 
 namespace strata::test {
@@ -138,6 +139,20 @@ TEST(Kernels, ConvertEveryHalfAsTheReferenceDoes) {
       EXPECT_EQ(got[static_cast<size_t>(n) - 1], half_to_float(static_cast<uint16_t>(0x3c00 + n)));
       EXPECT_EQ(got[static_cast<size_t>(n)], 77.0f);
     }
+  }
+}
+
+TEST(Kernels, DecodeBlocksOfEveryScaleAsTheReferenceDoes) {
+  constexpr int kBlocks = 65536, kElems = BlockIQ4_NL::kElems;
+  std::vector<BlockIQ4_NL> blocks(kBlocks);
+  for (int i = 0; i < kBlocks; ++i)
+    blocks[static_cast<size_t>(i)] = {static_cast<uint16_t>(i), {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe}};
+  const auto* bytes = reinterpret_cast<const std::byte*>(blocks.data());
+  std::vector<float> want(static_cast<size_t>(kBlocks) * kElems), got(want.size());
+  dequantise_row(DType::IQ4_NL, bytes, kBlocks * kElems, want.data());
+  for (const Kernels* k : available_kernels()) {
+    k->decode_iq4_nl(bytes, kBlocks * kElems, got.data());
+    expect_same_bits(got.data(), want.data(), kBlocks * kElems, k->isa);
   }
 }
 
