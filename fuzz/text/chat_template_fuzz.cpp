@@ -15,10 +15,14 @@ namespace {
 const std::vector<strata::jinja::Input>& inputs() {
   using strata::Json;
   static const std::vector<strata::jinja::Input> made = {
-      {"messages", Json::parse(R"([{"role":"system","content":"Be brief"},{"role":"user","content":" h\u00e9llo <|im_start|> "},
+      {"messages",
+       Json::parse(R"([{"role":"system","content":"Be brief"},{"role":"user","content":" h\u00e9llo <|im_start|> "},
         {"role":"assistant","content":"a</think>b","reasoning_content":"r","tool_calls":[{"function":{"name":"f","arguments":
-        {"x":[1,2.5,null,true],"y":{"z":"\ud83d\ude00"}}}}]},{"role":"tool","content":"1e400"}])"), false},
-      {"tools", Json::parse(R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","items":[]}}}])"), false},
+        {"x":[1,2.5,null,true],"y":{"z":"\ud83d\ude00"}}}}]},{"role":"tool","content":"1e400"}])"),
+       false},
+      {"tools",
+       Json::parse(R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","items":[]}}}])"),
+       false},
       {"x", "a,b,,c\r\nd", false},
       {"n", 18446744073709551615ull, false},
       {"add_generation_prompt", true, false},

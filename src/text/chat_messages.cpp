@@ -7,14 +7,18 @@ Status bad(const std::string& where, const std::string& what, std::string hint =
   return Status(Code::invalid_argument, where + ": " + what, std::move(hint));
 }
 
-const char* type_of(const Json& v) { return v.is_null() ? "null" : v.type_name(); }
+const char* type_of(const Json& v) {
+  return v.is_null() ? "null" : v.type_name();
+}
 
 const Json* find(const Json& object, const char* key) {
   const auto at = object.find(key);
   return at == object.end() ? nullptr : &*at;
 }
 
-bool is_image(const std::string& type) { return type == "image" || type == "image_url"; }
+bool is_image(const std::string& type) {
+  return type == "image" || type == "image_url";
+}
 
 Status check_part(const Json& part, const std::string& where, bool images_allowed, bool& has_image) {
   if (!part.is_object()) return bad(where, fmt::format("expected an object, found {}", type_of(part)));
@@ -27,7 +31,8 @@ Status check_part(const Json& part, const std::string& where, bool images_allowe
     return {};
   }
   if (!is_image(name) || !images_allowed)
-    return bad(where + ".type", fmt::format("'{}' cannot be read here", name), images_allowed ? "use text or image_url" : "use text");
+    return bad(where + ".type", fmt::format("'{}' cannot be read here", name),
+               images_allowed ? "use text or image_url" : "use text");
   has_image = true;
   return {};
 }
@@ -35,7 +40,8 @@ Status check_part(const Json& part, const std::string& where, bool images_allowe
 Result<Json> normal_content(const Json* content, const std::string& where, bool images_allowed) {
   if (content == nullptr || content->is_null()) return Json("");
   if (content->is_string()) return *content;
-  if (!content->is_array()) return bad(where, fmt::format("expected a string or a list of parts, found {}", type_of(*content)));
+  if (!content->is_array())
+    return bad(where, fmt::format("expected a string or a list of parts, found {}", type_of(*content)));
   bool has_image = false;
   std::string text;
   for (size_t i = 0; i < content->size(); ++i) {
@@ -84,13 +90,16 @@ Status normal_message(Json& message, const std::string& where, bool allow_images
   const Json* role = find(message, "role");
   if (role == nullptr) return bad(where + ".role", "missing", "use system, user, assistant or tool");
   if (!role->is_string() || role->get_ref<const std::string&>().empty())
-    return bad(where + ".role", fmt::format("expected a role, found {}", role->is_string() ? "an empty string" : type_of(*role)));
+    return bad(where + ".role",
+               fmt::format("expected a role, found {}", role->is_string() ? "an empty string" : type_of(*role)));
   if (*role == "developer") message["role"] = "system";
   const std::string name = message["role"];
   if (!message.contains("content") && (name == "user" || name == "system")) return bad(where + ".content", "missing");
-  if (const Json* reasoning = find(message, "reasoning_content"); reasoning != nullptr && !reasoning->is_string() && !reasoning->is_null())
+  if (const Json* reasoning = find(message, "reasoning_content");
+      reasoning != nullptr && !reasoning->is_string() && !reasoning->is_null())
     return bad(where + ".reasoning_content", fmt::format("expected a string, found {}", type_of(*reasoning)));
-  ASSIGN_OR_RETURN(message["content"], normal_content(find(message, "content"), where + ".content", allow_images && name != "system"));
+  ASSIGN_OR_RETURN(message["content"],
+                   normal_content(find(message, "content"), where + ".content", allow_images && name != "system"));
   if (const Json* calls = find(message, "tool_calls"); calls != nullptr && !calls->is_null())
     return normal_tool_calls(message["tool_calls"], where + ".tool_calls");
   message.erase("tool_calls");
@@ -104,7 +113,8 @@ Result<Json> normal_messages(const Json& messages, bool allow_images) {
   if (!messages.is_array()) return bad("messages", fmt::format("expected a list, found {}", type_of(messages)));
   if (messages.empty()) return bad("messages", "must not be empty");
   Json out = messages;
-  for (size_t i = 0; i < out.size(); ++i) RETURN_IF_ERROR(normal_message(out[i], fmt::format("messages[{}]", i), allow_images));
+  for (size_t i = 0; i < out.size(); ++i)
+    RETURN_IF_ERROR(normal_message(out[i], fmt::format("messages[{}]", i), allow_images));
   return out;
 }
 
@@ -112,7 +122,8 @@ Result<Json> normal_tools(const Json& tools) {
   if (tools.is_null()) return Json();
   if (!tools.is_array()) return bad("tools", fmt::format("expected a list, found {}", type_of(tools)));
   for (size_t i = 0; i < tools.size(); ++i)
-    if (!tools[i].is_object()) return bad(fmt::format("tools[{}]", i), fmt::format("expected an object, found {}", type_of(tools[i])));
+    if (!tools[i].is_object())
+      return bad(fmt::format("tools[{}]", i), fmt::format("expected an object, found {}", type_of(tools[i])));
   return tools.empty() ? Json() : tools;
 }
 

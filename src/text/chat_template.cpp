@@ -29,10 +29,12 @@ Status apply_effort(std::vector<jinja::Input>& inputs, const std::string& effort
 Status add_extra(std::vector<jinja::Input>& inputs, const Json& extra) {
   if (extra.is_null()) return {};
   if (!extra.is_object())
-    return Status(Code::invalid_argument, fmt::format("chat_template_kwargs: expected an object, found {}", extra.type_name()));
+    return Status(Code::invalid_argument,
+                  fmt::format("chat_template_kwargs: expected an object, found {}", extra.type_name()));
   for (const auto& [name, value] : extra.items()) {
     if (name == "messages" || name == "tools")
-      return Status(Code::invalid_argument, fmt::format("chat_template_kwargs.{}: the request has its own field for it", name));
+      return Status(Code::invalid_argument,
+                    fmt::format("chat_template_kwargs.{}: the request has its own field for it", name));
     if (name == "reasoning_effort" && value.is_string()) {
       if (Status s = apply_effort(inputs, value.get<std::string>()); !s.ok()) return s.within("chat_template_kwargs");
     } else if (name != "reasoning_effort" || !value.is_null()) {

@@ -1,5 +1,5 @@
-// The parsed form of a template. Nodes are plain data of two kinds: expressions and statements. Depth is bounded by the parser,
-// so walking and freeing them may recurse. Names are numbers into Template::names.
+// The parsed form of a template. Nodes are plain data of two kinds: expressions and statements. Depth is bounded by the
+// parser, so walking and freeing them may recurse. Names are numbers into Template::names.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,23 @@ enum class ExprKind : uint8_t {
   conditional,  // kids[0] if kids[1] else kids[2], which may be null
 };
 
-enum class Op : uint8_t { add, subtract, multiply, divide, floor_divide, modulo, power, equal, not_equal, less, less_equal, greater,
-                          greater_equal, in, not_in };
+enum class Op : uint8_t {
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  modulo,
+  power,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  in,
+  not_in
+};
 
 struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
@@ -49,12 +64,12 @@ struct Argument {
 struct Expr {
   ExprKind kind = ExprKind::literal;
   int line = 0;
-  int depth = 1;                        // of the tree below, this node included
-  int id = -1;                          // name
-  std::string text;                     // attribute, filter or test name
-  Value value;                          // literal; a string is owned by `owned`
+  int depth = 1;     // of the tree below, this node included
+  int id = -1;       // name
+  std::string text;  // attribute, filter or test name
+  Value value;       // literal; a string is owned by `owned`
   std::unique_ptr<TextObject> owned;
-  const Builtin* builtin = nullptr;     // filter and test; null when there is none of that name
+  const Builtin* builtin = nullptr;  // filter and test; null when there is none of that name
   std::vector<Op> ops;
   std::vector<ExprPtr> kids;
   std::vector<Argument> args;
@@ -87,8 +102,8 @@ struct Branch {
 
 struct Parameter {
   int id = -1;
-  ExprPtr target;                       // with: what is assigned
-  ExprPtr value;                        // default, may be null
+  ExprPtr target;  // with: what is assigned
+  ExprPtr value;   // default, may be null
 };
 
 struct Stmt {
@@ -100,12 +115,12 @@ struct Stmt {
   Body body, otherwise;
   std::vector<Branch> branches;
   std::vector<Parameter> parameters;
-  bool uses_varargs = false, uses_kwargs = false;   // macro and call_block
+  bool uses_varargs = false, uses_kwargs = false;  // macro and call_block
 };
 
 struct Template {
-  std::string name;                     // of the template, for messages
-  std::vector<std::string> names;       // by id
+  std::string name;                // of the template, for messages
+  std::vector<std::string> names;  // by id
   Body body;
 };
 

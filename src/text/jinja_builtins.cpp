@@ -9,8 +9,9 @@ namespace strata::jinja {
 namespace {
 
 Value make_range(Context& ctx, const Value&, const Args& args) {
-  constexpr int64_t kMaxRange = 100000;   // as in jinja2's sandbox
-  if (args.positional.empty() || args.positional.size() > 3 || !args.named.empty()) return ctx.fail("range takes 1 to 3 numbers");
+  constexpr int64_t kMaxRange = 100000;  // as in jinja2's sandbox
+  if (args.positional.empty() || args.positional.size() > 3 || !args.named.empty())
+    return ctx.fail("range takes 1 to 3 numbers");
   int64_t part[3] = {0, 0, 1};
   for (size_t i = 0; i < args.positional.size(); ++i) part[i] = int_argument(ctx, args.positional[i], 0);
   if (args.positional.size() == 1) std::swap(part[0], part[1]);
@@ -38,7 +39,8 @@ Value make_dict(Context& ctx, const Value&, const Args& args) {
       continue;
     }
     for (const Value& pair : iterate(ctx, from)->items) {
-      if (!pair.is(Kind::list) || pair.list->items.size() != 2) return ctx.fail("dict needs pairs of a key and a value");
+      if (!pair.is(Kind::list) || pair.list->items.size() != 2)
+        return ctx.fail("dict needs pairs of a key and a value");
       ctx.set(out, pair.list->items[0], pair.list->items[1]);
     }
   }
@@ -63,30 +65,51 @@ std::string date_part(const std::tm& t, char letter, bool padded) {
   static constexpr const char* kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
   static constexpr const char* kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
                                             "July",    "August",   "September", "October", "November", "December"};
-  const auto number = [padded](int n, int width) { return padded ? fmt::format("{:0{}}", n, width) : std::to_string(n); };
+  const auto number = [padded](int n, int width) {
+    return padded ? fmt::format("{:0{}}", n, width) : std::to_string(n);
+  };
   const std::string day = kDays[((t.tm_wday % 7) + 7) % 7];
   const std::string month = kMonths[((t.tm_mon % 12) + 12) % 12];
   const int hour12 = t.tm_hour % 12 == 0 ? 12 : t.tm_hour % 12;
   switch (letter) {
-    case 'Y': return std::to_string(t.tm_year + 1900);
-    case 'y': return number(t.tm_year % 100, 2);
-    case 'm': return number(t.tm_mon + 1, 2);
-    case 'd': return number(t.tm_mday, 2);
-    case 'e': return padded ? fmt::format("{:2}", t.tm_mday) : std::to_string(t.tm_mday);
-    case 'H': return number(t.tm_hour, 2);
-    case 'I': return number(hour12, 2);
-    case 'M': return number(t.tm_min, 2);
-    case 'S': return number(t.tm_sec, 2);
-    case 'j': return number(t.tm_yday + 1, 3);
-    case 'p': return t.tm_hour < 12 ? "AM" : "PM";
-    case 'A': return day;
-    case 'a': return day.substr(0, 3);
-    case 'B': return month;
-    case 'b': return month.substr(0, 3);
-    case 'F': return fmt::format("{}-{:02}-{:02}", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday);
-    case 'T': return fmt::format("{:02}:{:02}:{:02}", t.tm_hour, t.tm_min, t.tm_sec);
-    case '%': return "%";
-    default: return {};
+    case 'Y':
+      return std::to_string(t.tm_year + 1900);
+    case 'y':
+      return number(t.tm_year % 100, 2);
+    case 'm':
+      return number(t.tm_mon + 1, 2);
+    case 'd':
+      return number(t.tm_mday, 2);
+    case 'e':
+      return padded ? fmt::format("{:2}", t.tm_mday) : std::to_string(t.tm_mday);
+    case 'H':
+      return number(t.tm_hour, 2);
+    case 'I':
+      return number(hour12, 2);
+    case 'M':
+      return number(t.tm_min, 2);
+    case 'S':
+      return number(t.tm_sec, 2);
+    case 'j':
+      return number(t.tm_yday + 1, 3);
+    case 'p':
+      return t.tm_hour < 12 ? "AM" : "PM";
+    case 'A':
+      return day;
+    case 'a':
+      return day.substr(0, 3);
+    case 'B':
+      return month;
+    case 'b':
+      return month.substr(0, 3);
+    case 'F':
+      return fmt::format("{}-{:02}-{:02}", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday);
+    case 'T':
+      return fmt::format("{:02}:{:02}:{:02}", t.tm_hour, t.tm_min, t.tm_sec);
+    case '%':
+      return "%";
+    default:
+      return {};
   }
 }
 
@@ -119,7 +142,8 @@ const Builtin kGlobals[] = {{"range", make_range},
                             {"strftime_now", strftime_now}};
 
 Value undefined_item(Context& ctx, const Value& self, const Value& key) {
-  if (key.is(Kind::string)) return ctx.undefined(fmt::format("'{}' has no attribute '{}'", type_with_object(self), key.view()));
+  if (key.is(Kind::string))
+    return ctx.undefined(fmt::format("'{}' has no attribute '{}'", type_with_object(self), key.view()));
   const Value shown = repr(ctx, key);
   if (ctx.failed()) return {};
   return ctx.undefined(fmt::format("{} has no element {}", type_with_object(self), shown.view()));
@@ -170,7 +194,8 @@ const Builtin* find_global(std::string_view name) {
 }
 
 Value get_attribute(Context& ctx, const Value& self, std::string_view name) {
-  if (self.is(Kind::undefined)) return ctx.fail(self.undefined != nullptr ? self.undefined->message : "a value is undefined");
+  if (self.is(Kind::undefined))
+    return ctx.fail(self.undefined != nullptr ? self.undefined->message : "a value is undefined");
   if (self.is(Kind::name_space)) {
     if (const Value* found = self.dict->find(name)) return *found;
   } else {
@@ -182,7 +207,8 @@ Value get_attribute(Context& ctx, const Value& self, std::string_view name) {
 }
 
 Value get_item(Context& ctx, const Value& self, const Value& key) {
-  if (self.is(Kind::undefined)) return ctx.fail(self.undefined != nullptr ? self.undefined->message : "a value is undefined");
+  if (self.is(Kind::undefined))
+    return ctx.fail(self.undefined != nullptr ? self.undefined->message : "a value is undefined");
   if (self.is(Kind::dict)) {
     if (const Value* found = self.dict->find(key)) return *found;
   } else if (key.is_integral() && self.is(Kind::list)) {
@@ -194,8 +220,8 @@ Value get_item(Context& ctx, const Value& self, const Value& key) {
   return undefined_item(ctx, self, key);
 }
 
-bool bind_arguments(Context& ctx, std::string_view function, const Args& args, const char* const* names, size_t n, size_t n_required,
-                    Value* out) {
+bool bind_arguments(Context& ctx, std::string_view function, const Args& args, const char* const* names, size_t n,
+                    size_t n_required, Value* out) {
   if (ctx.failed()) return false;
   if (args.positional.size() > n) {
     ctx.fail(fmt::format("{} takes at most {} arguments ({} given)", function, n, args.positional.size()));
@@ -235,6 +261,8 @@ int64_t int_argument(Context& ctx, const Value& v, int64_t fallback) {
   return fallback;
 }
 
-bool flag_argument(const Value& v, bool fallback) { return v.is(Kind::missing) ? fallback : truthy(v); }
+bool flag_argument(const Value& v, bool fallback) {
+  return v.is(Kind::missing) ? fallback : truthy(v);
+}
 
 }  // namespace strata::jinja

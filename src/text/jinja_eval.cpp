@@ -308,7 +308,8 @@ bool Interpreter::bind_parameters(const MacroObject& macro, const Args& args) {
     Value v = given[i];
     if (v.is(Kind::missing) && parameter.value) v = eval(*parameter.value);
     if (v.is(Kind::missing))
-      v = ctx_.undefined(fmt::format("parameter '{}' was not provided", template_.names[static_cast<size_t>(parameter.id)]));
+      v = ctx_.undefined(
+          fmt::format("parameter '{}' was not provided", template_.names[static_cast<size_t>(parameter.id)]));
     scope_->set(parameter.id, v);
   }
   return !ctx_.failed();

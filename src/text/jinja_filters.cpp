@@ -87,12 +87,14 @@ Value escape(Context& ctx, const Value& self, const Args& args) {
   return text;
 }
 
-Value safe(Context& ctx, const Value& self, const Args& args) { return string(ctx, self, args); }
+Value safe(Context& ctx, const Value& self, const Args& args) {
+  return string(ctx, self, args);
+}
 
 Value indent(Context& ctx, const Value& self, const Args& args) {
   std::array<Value, 3> a;
   if (!bind_args(ctx, "indent", args, std::array{"width", "first", "blank"}, 0, a)) return {};
-  const Value text = arithmetic(ctx, Op::add, self, ctx.string("\n", true));   // fails for what is not a string
+  const Value text = arithmetic(ctx, Op::add, self, ctx.string("\n", true));  // fails for what is not a string
   Value margin = a[0];
   if (!margin.is(Kind::string)) {
     const int64_t width = int_argument(ctx, a[0], 4);
@@ -193,7 +195,8 @@ Value round(Context& ctx, const Value& self, const Args& args) {
   if (!bind_args(ctx, "round", args, std::array{"precision", "method"}, 0, a)) return {};
   const int64_t precision = int_argument(ctx, a[0], 0);
   const std::string method = a[1].is(Kind::string) ? std::string(a[1].view()) : "common";
-  if (method != "common" && method != "ceil" && method != "floor") return ctx.fail("method must be common, ceil or floor");
+  if (method != "common" && method != "ceil" && method != "floor")
+    return ctx.fail("method must be common, ceil or floor");
   if (ctx.failed()) return {};
   if (!self.is_number()) return ctx.fail(fmt::format("type {} has no rounding", type_name(self)));
   if (method != "common") {
@@ -230,7 +233,8 @@ Value tojson(Context& ctx, const Value& self, const Args& args) {
   if (style.lines) style.item_separator = ",";
   if (a[2].is(Kind::list)) {
     const auto& parts = a[2].list->items;
-    if (parts.size() != 2 || !parts[0].is(Kind::string) || !parts[1].is(Kind::string)) return ctx.fail("separators must be two texts");
+    if (parts.size() != 2 || !parts[0].is(Kind::string) || !parts[1].is(Kind::string))
+      return ctx.fail("separators must be two texts");
     style.item_separator = parts[0].view();
     style.key_separator = parts[1].view();
   }

@@ -6,7 +6,9 @@
 
 namespace strata::jinja {
 
-Interpreter::Interpreter(const Template& source, Context& ctx) : template_(source), ctx_(ctx) { scope_ = make_scope(nullptr); }
+Interpreter::Interpreter(const Template& source, Context& ctx) : template_(source), ctx_(ctx) {
+  scope_ = make_scope(nullptr);
+}
 
 MarkedText Interpreter::run() {
   run(template_.body);
@@ -142,7 +144,7 @@ Interpreter::Flow Interpreter::for_loop(const Stmt& s) {
   Scope* outer = scope_;
   Scope* inner = make_scope(outer);
   Flow flow = Flow::normal;
-  bool completed = false;   // as in jinja2, `else` runs unless some turn came to the end of the body
+  bool completed = false;  // as in jinja2, `else` runs unless some turn came to the end of the body
   while (flow != Flow::loop_break && advance(*loop)) {
     if (inner->captured) inner = make_scope(outer);
     inner->variables.clear();
@@ -247,7 +249,9 @@ Value Interpreter::make_macro(const Stmt& s, std::string name) {
   return v;
 }
 
-void Interpreter::define_macro(const Stmt& s) { scope_->set(s.id, make_macro(s, template_.names[static_cast<size_t>(s.id)])); }
+void Interpreter::define_macro(const Stmt& s) {
+  scope_->set(s.id, make_macro(s, template_.names[static_cast<size_t>(s.id)]));
+}
 
 void Interpreter::call_block(const Stmt& s) {
   const Value caller = make_macro(s, "caller");
@@ -284,7 +288,8 @@ void Interpreter::assign_tuple(const Expr& target, const Value& v) {
   for (size_t i = 0; i < n; ++i) assign(*target.kids[i], items->items[i]);
 }
 
-Outcome render(const Template& source, const std::vector<Input>& inputs, const std::optional<std::tm>& now, const Limits& limits) {
+Outcome render(const Template& source, const std::vector<Input>& inputs, const std::optional<std::tm>& now,
+               const Limits& limits) {
   Context ctx(limits, source.name);
   ctx.now = now;
   Interpreter interpreter(source, ctx);
@@ -292,9 +297,10 @@ Outcome render(const Template& source, const std::vector<Input>& inputs, const s
   for (size_t i = 0; i < source.names.size(); ++i) ids.emplace(source.names[i], static_cast<int>(i));
   for (const Input& input : inputs) {
     const auto id = ids.find(input.name);
-    if (id == ids.end()) continue;   // the template never asks for it
+    if (id == ids.end()) continue;  // the template never asks for it
     const bool text = input.trusted && input.value.is_string();
-    interpreter.define(id->second, text ? ctx.string(input.value.get_ref<const std::string&>(), true) : ctx.from_json(input.value));
+    interpreter.define(id->second,
+                       text ? ctx.string(input.value.get_ref<const std::string&>(), true) : ctx.from_json(input.value));
   }
   Outcome out;
   out.text = interpreter.run();

@@ -14,7 +14,7 @@ namespace strata::jinja {
 
 struct Scope : HeapObject {
   Scope* parent = nullptr;
-  bool captured = false;               // a macro still refers to it
+  bool captured = false;  // a macro still refers to it
   std::vector<std::pair<int, Value>> variables;
 
   Value* find(int id) {
@@ -32,16 +32,16 @@ struct Scope : HeapObject {
 
 struct MacroObject : HeapObject {
   const Stmt* definition = nullptr;
-  Scope* scope = nullptr;              // where it was defined
+  Scope* scope = nullptr;  // where it was defined
   std::string name;
 };
 
 struct LoopObject : HeapObject {
   const Stmt* statement = nullptr;
   List* items = nullptr;
-  size_t next = 0;                     // of items
-  bool filtered = false;               // items must still pass the loop's test
-  bool peeked = false;                 // `following` was already taken from items
+  size_t next = 0;        // of items
+  bool filtered = false;  // items must still pass the loop's test
+  bool peeked = false;    // `following` was already taken from items
   int64_t index0 = -1;
   Value previous = Value::missing(), current = Value::missing(), following = Value::missing();
   Value last_changed = Value::missing();
@@ -107,22 +107,23 @@ class Interpreter {
   Scope* scope_ = nullptr;
   MarkedText output_;
   MarkedText* out_ = &output_;
-  Value piped_;                        // what a block filter works on
+  Value piped_;  // what a block filter works on
   int depth_ = 0;
 };
 
 struct Input {
   std::string name;
   Json value;
-  bool trusted = false;                // text of the model file, not of the request
+  bool trusted = false;  // text of the model file, not of the request
 };
 
 struct Outcome {
   Status status;
-  bool refused = false;                // the template called raise_exception
+  bool refused = false;  // the template called raise_exception
   MarkedText text;
 };
 
-Outcome render(const Template& source, const std::vector<Input>& inputs, const std::optional<std::tm>& now, const Limits& limits);
+Outcome render(const Template& source, const std::vector<Input>& inputs, const std::optional<std::tm>& now,
+               const Limits& limits);
 
 }  // namespace strata::jinja

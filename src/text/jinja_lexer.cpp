@@ -11,7 +11,9 @@
 namespace strata::jinja {
 namespace {
 
-bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_ascii_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 // Bytes of white space that start at `at`.
 size_t space_at(std::string_view text, size_t at) {
@@ -61,7 +63,9 @@ class Lexer {
   }
 
  private:
-  bool starts(std::string_view what, size_t at) const { return text_.substr(std::min(at, text_.size()), what.size()) == what; }
+  bool starts(std::string_view what, size_t at) const {
+    return text_.substr(std::min(at, text_.size()), what.size()) == what;
+  }
   bool starts(std::string_view what) const { return starts(what, at_); }
   void fail(std::string cause) {
     if (error_.empty()) error_ = std::move(cause);
@@ -97,7 +101,8 @@ class Lexer {
       inside(what == '{');
   }
 
-  // Emits text_[at_, tag) as the sign after the tag's opening bytes (at `sign`) wants it stripped; steps behind the sign.
+  // Emits text_[at_, tag) as the sign after the tag's opening bytes (at `sign`) wants it stripped; steps behind the
+  // sign.
   void text_before_tag(size_t tag, size_t sign, bool strips_line) {
     std::string_view before = text_.substr(at_, tag - at_);
     const bool has_sign = sign < text_.size() && (text_[sign] == '-' || text_[sign] == '+');
@@ -167,7 +172,7 @@ class Lexer {
   void inside(bool variable) {
     tokens_.push_back({variable ? TokenKind::variable_begin : TokenKind::block_begin, tag_line_, ""});
     const std::string_view end = variable ? "}}" : "%}";
-    std::string open;   // closing signs that are still owed
+    std::string open;  // closing signs that are still owed
     while (error_.empty()) {
       if (at_ >= text_.size()) return fail(fmt::format("the tag is not closed with '{}'", end));
       const char sign = text_[at_];
@@ -207,7 +212,9 @@ class Lexer {
 
   // Digits with single '_' between them, from `at`; the end.
   size_t digits(size_t at, bool (*digit)(char)) const {
-    while (at < text_.size() && (digit(text_[at]) || (text_[at] == '_' && at + 1 < text_.size() && digit(text_[at + 1])))) ++at;
+    while (at < text_.size() &&
+           (digit(text_[at]) || (text_[at] == '_' && at + 1 < text_.size() && digit(text_[at + 1]))))
+      ++at;
     return at;
   }
 
@@ -216,7 +223,8 @@ class Lexer {
     TokenKind kind = TokenKind::integer;
     const char second = at_ + 1 < text_.size() ? static_cast<char>(text_[at_ + 1] | 0x20) : ' ';
     if (text_[at_] == '0' && (second == 'x' || second == 'o' || second == 'b')) {
-      const auto digit = second == 'x' ? +[](char c) { return is_ascii_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f'); }
+      const auto digit = second == 'x'
+                             ? +[](char c) { return is_ascii_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f'); }
                          : second == 'o' ? +[](char c) { return c >= '0' && c <= '7'; }
                                          : +[](char c) { return c == '0' || c == '1'; };
       end = digits(at_ + 2, digit);
@@ -225,10 +233,12 @@ class Lexer {
       end = digits(at_, is_ascii_digit);
       const bool after_dot = at_ > 0 && text_[at_ - 1] == '.';
       const size_t whole = end;
-      if (!after_dot && end + 1 < text_.size() && text_[end] == '.' && is_ascii_digit(text_[end + 1])) end = digits(end + 1, is_ascii_digit);
+      if (!after_dot && end + 1 < text_.size() && text_[end] == '.' && is_ascii_digit(text_[end + 1]))
+        end = digits(end + 1, is_ascii_digit);
       if (!after_dot && end < text_.size() && (text_[end] | 0x20) == 'e') {
         const size_t sign = end + 1 < text_.size() && (text_[end + 1] == '+' || text_[end + 1] == '-') ? 1 : 0;
-        if (end + 1 + sign < text_.size() && is_ascii_digit(text_[end + 1 + sign])) end = digits(end + 1 + sign, is_ascii_digit);
+        if (end + 1 + sign < text_.size() && is_ascii_digit(text_[end + 1 + sign]))
+          end = digits(end + 1 + sign, is_ascii_digit);
       }
       if (end > whole) kind = TokenKind::real;
     }
@@ -328,6 +338,8 @@ class Lexer {
 
 }  // namespace
 
-Result<std::vector<Token>> tokenize(std::string_view source) { return Lexer(source).run(); }
+Result<std::vector<Token>> tokenize(std::string_view source) {
+  return Lexer(source).run();
+}
 
 }  // namespace strata::jinja

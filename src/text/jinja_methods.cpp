@@ -40,7 +40,7 @@ void split_at_space(Context& ctx, const Value& self, int64_t limit, bool from_ri
     while (begin < end && space(begin)) begin += code_point_at(text, begin).bytes;
     while (end > begin && space(code_point_start(text, end))) end = code_point_start(text, end);
     if (begin == end) break;
-    if (limit == 0) {   // the rest keeps the white space on its far side
+    if (limit == 0) {  // the rest keeps the white space on its far side
       if (!from_right) end = text.size();
       if (from_right) begin = 0;
       ctx.push(out, ctx.substring(self, begin, end));
@@ -66,7 +66,8 @@ Value split(Context& ctx, const Value& self, const Args& args) {
   if (!bind_args(ctx, "split", args, std::array{"sep", "maxsplit"}, 0, a)) return {};
   int64_t limit = int_argument(ctx, a[1], -1);
   const bool by_space = a[0].is(Kind::missing) || a[0].is(Kind::none);
-  if (ctx.failed() || !ctx.spend_bytes(self.length * 4ull) || (!by_space && !need_string(ctx, a[0], "separator"))) return {};
+  if (ctx.failed() || !ctx.spend_bytes(self.length * 4ull) || (!by_space && !need_string(ctx, a[0], "separator")))
+    return {};
   if (!by_space && a[0].length == 0) return ctx.fail("empty separator");
   List* out = ctx.list();
   if (by_space) {
@@ -75,7 +76,7 @@ Value split(Context& ctx, const Value& self, const Args& args) {
     size_t begin = 0, end = self.length;
     for (; limit != 0 && !ctx.failed(); --limit) {
       const std::string_view rest = self.view().substr(begin, end - begin);
-      ctx.spend_bytes(kFromRight && a[0].length > 16 ? rest.size() : 0);   // a long text is sought from the front
+      ctx.spend_bytes(kFromRight && a[0].length > 16 ? rest.size() : 0);  // a long text is sought from the front
       const size_t at = kFromRight ? find_last_text(rest, a[0].view()) : find_text(rest, a[0].view());
       if (at == kNotFound) break;
       const size_t cut = begin + at;
@@ -110,7 +111,8 @@ std::pair<size_t, size_t> range_of(Context& ctx, const Value& self, const Value&
 template <bool kAtStart>
 Value starts_or_ends(Context& ctx, const Value& self, const Args& args) {
   std::array<Value, 3> a;
-  if (!bind_args(ctx, kAtStart ? "startswith" : "endswith", args, std::array{"prefix", "start", "end"}, 1, a)) return {};
+  if (!bind_args(ctx, kAtStart ? "startswith" : "endswith", args, std::array{"prefix", "start", "end"}, 1, a))
+    return {};
   const auto [from, to] = range_of(ctx, self, a[1], a[2]);
   const std::string_view text = self.view().substr(from, to - from);
   const bool many = a[0].is(Kind::list) && a[0].list->kind == ListKind::tuple;
@@ -118,7 +120,8 @@ Value starts_or_ends(Context& ctx, const Value& self, const Args& args) {
     const Value& wanted = many ? a[0].list->items[i] : a[0];
     if (!need_string(ctx, wanted, kAtStart ? "startswith first arg" : "endswith first arg")) return {};
     const std::string_view w = wanted.view();
-    if (w.size() <= text.size() && (kAtStart ? text.substr(0, w.size()) : text.substr(text.size() - w.size())) == w) return Value::of(true);
+    if (w.size() <= text.size() && (kAtStart ? text.substr(0, w.size()) : text.substr(text.size() - w.size())) == w)
+      return Value::of(true);
   }
   return Value::of(false);
 }
@@ -128,7 +131,9 @@ enum class Search { find, rfind, index, rindex };
 template <Search kHow>
 Value search(Context& ctx, const Value& self, const Args& args) {
   std::array<Value, 3> a;
-  if (!bind_args(ctx, "find", args, std::array{"sub", "start", "end"}, 1, a) || !need_string(ctx, a[0], "find argument")) return {};
+  if (!bind_args(ctx, "find", args, std::array{"sub", "start", "end"}, 1, a) ||
+      !need_string(ctx, a[0], "find argument"))
+    return {};
   const auto [from, to] = range_of(ctx, self, a[1], a[2]);
   if (!ctx.spend_bytes(self.length)) return {};
   const std::string_view text = self.view().substr(from, to - from);
@@ -141,7 +146,9 @@ Value search(Context& ctx, const Value& self, const Args& args) {
 
 Value count_text(Context& ctx, const Value& self, const Args& args) {
   std::array<Value, 3> a;
-  if (!bind_args(ctx, "count", args, std::array{"sub", "start", "end"}, 1, a) || !need_string(ctx, a[0], "count argument")) return {};
+  if (!bind_args(ctx, "count", args, std::array{"sub", "start", "end"}, 1, a) ||
+      !need_string(ctx, a[0], "count argument"))
+    return {};
   const auto [from, to] = range_of(ctx, self, a[1], a[2]);
   if (!ctx.spend_bytes(self.length * 4ull)) return {};
   const std::string_view text = self.view().substr(from, to - from);
@@ -182,7 +189,9 @@ Value all_are(Context& ctx, const Value& self, const Args& args) {
   return Value::of(all);
 }
 
-bool is_letter_or_number(char32_t c) { return is_letter(c) || is_numeric(c); }
+bool is_letter_or_number(char32_t c) {
+  return is_letter(c) || is_numeric(c);
+}
 
 // Upper (or lower) case only, and at least one letter that has a case.
 template <bool kUpper>
@@ -202,7 +211,8 @@ Value is_cased(Context& ctx, const Value& self, const Args& args) {
 template <bool kPrefix>
 Value without(Context& ctx, const Value& self, const Args& args) {
   std::array<Value, 1> a;
-  if (!bind_args(ctx, "removeprefix", args, std::array{"prefix"}, 1, a) || !need_string(ctx, a[0], "the argument")) return {};
+  if (!bind_args(ctx, "removeprefix", args, std::array{"prefix"}, 1, a) || !need_string(ctx, a[0], "the argument"))
+    return {};
   const std::string_view text = self.view();
   const size_t n = a[0].length;
   if (n > text.size() || (kPrefix ? text.substr(0, n) : text.substr(text.size() - n)) != a[0].view()) return self;
@@ -356,7 +366,8 @@ const Builtin* find_method(const Value& self, std::string_view name) {
   if (self.is(Kind::dict)) return find_in(kDictMethods, name);
   if (!self.is(Kind::list)) return nullptr;
   if (self.list->kind == ListKind::list) return find_in(kListMethods, name);
-  return self.list->kind == ListKind::tuple || self.list->kind == ListKind::range ? find_in(kTupleMethods, name) : nullptr;
+  return self.list->kind == ListKind::tuple || self.list->kind == ListKind::range ? find_in(kTupleMethods, name)
+                                                                                  : nullptr;
 }
 
 bool is_forbidden_method(const Value& self, std::string_view name) {

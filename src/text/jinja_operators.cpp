@@ -10,15 +10,18 @@ namespace strata::jinja {
 namespace {
 
 const char* sign_of(Op op) {
-  static constexpr const char* kSigns[] = {"+", "-", "*", "/", "//", "%", "** or pow()", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+  static constexpr const char* kSigns[] = {
+      "+", "-", "*", "/", "//", "%", "** or pow()", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
   return kSigns[static_cast<int>(op)];
 }
 
 Value unsupported(Context& ctx, Op op, const Value& a, const Value& b) {
   for (const Value& v : {a, b})
     if (v.is(Kind::undefined)) return ctx.fail(v.undefined != nullptr ? v.undefined->message : "a value is undefined");
-  if (op == Op::add && a.is(Kind::string)) return ctx.fail(fmt::format("can only concatenate str (not \"{}\") to str", type_name(b)));
-  return ctx.fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", sign_of(op), type_name(a), type_name(b)));
+  if (op == Op::add && a.is(Kind::string))
+    return ctx.fail(fmt::format("can only concatenate str (not \"{}\") to str", type_name(b)));
+  return ctx.fail(
+      fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", sign_of(op), type_name(a), type_name(b)));
 }
 
 Value integer_power(Context& ctx, int64_t base, int64_t exponent) {
@@ -54,7 +57,7 @@ Value integers(Context& ctx, Op op, int64_t a, int64_t b) {
     case Op::power:
       return integer_power(ctx, a, b);
     default: {
-      if (b == -1) {   // the smallest number has no counterpart
+      if (b == -1) {  // the smallest number has no counterpart
         overflow = op == Op::floor_divide && __builtin_sub_overflow(int64_t{0}, a, &out);
         break;
       }
@@ -80,7 +83,8 @@ Value reals(Context& ctx, Op op, double a, double b) {
     case Op::power:
       if (a == 0 && b < 0) return ctx.fail("0.0 cannot be raised to a negative power");
       if (a < 0 && b != std::floor(b)) return ctx.fail("complex numbers are not supported");
-      if (std::isinf(std::pow(a, b)) && std::isfinite(a) && std::isfinite(b)) return ctx.fail("the result is too large", Code::out_of_range);
+      if (std::isinf(std::pow(a, b)) && std::isfinite(a) && std::isfinite(b))
+        return ctx.fail("the result is too large", Code::out_of_range);
       return Value::of(std::pow(a, b));
     default: {
       double rest = std::fmod(a, b);
@@ -97,7 +101,8 @@ Value reals(Context& ctx, Op op, double a, double b) {
 Value repeat(Context& ctx, const Value& what, int64_t times) {
   const uint64_t n = times > 0 ? static_cast<uint64_t>(times) : 0;
   const uint64_t size = what.is(Kind::string) ? what.length : what.list->items.size() * sizeof(Value);
-  if (n > 0 && size > ctx.limits().value_bytes / n) return ctx.fail("a repetition takes too many bytes", Code::out_of_range);
+  if (n > 0 && size > ctx.limits().value_bytes / n)
+    return ctx.fail("a repetition takes too many bytes", Code::out_of_range);
   if (!ctx.spend_bytes(size * n)) return {};
   if (what.is(Kind::string)) {
     if (!ctx.reserve(size * n)) return {};
@@ -112,7 +117,8 @@ Value repeat(Context& ctx, const Value& what, int64_t times) {
 }
 
 bool is_sequence(const Value& v) {
-  return v.is(Kind::string) || (v.is(Kind::list) && (v.list->kind == ListKind::list || v.list->kind == ListKind::tuple));
+  return v.is(Kind::string) ||
+         (v.is(Kind::list) && (v.list->kind == ListKind::list || v.list->kind == ListKind::tuple));
 }
 
 // Python's rule for where a slice begins and ends in n items.
@@ -148,7 +154,8 @@ Value slice_text(Context& ctx, const Value& v, const Value& start, const Value& 
   }
   std::vector<uint32_t> places;
   if (!ctx.reserve(text.size() * sizeof(uint32_t))) return {};
-  for (size_t at = 0; at < text.size(); at += code_point_at(text, at).bytes) places.push_back(static_cast<uint32_t>(at));
+  for (size_t at = 0; at < text.size(); at += code_point_at(text, at).bytes)
+    places.push_back(static_cast<uint32_t>(at));
   MarkedText out;
   for (int64_t i = b.start; b.step > 0 ? i < b.stop : i > b.stop; i += b.step) {
     const size_t at = places[static_cast<size_t>(i)];
@@ -165,11 +172,13 @@ Value arithmetic(Context& ctx, Op op, const Value& a, const Value& b) {
   if (a.is_integral() && b.is_integral()) return integers(ctx, op, a.as_int(), b.as_int());
   if (a.is_number() && b.is_number()) {
     const bool big = a.is(Kind::big_integer) || b.is(Kind::big_integer);
-    if (big && !a.is(Kind::real) && !b.is(Kind::real) && op != Op::divide) return ctx.fail("integer overflow", Code::out_of_range);
+    if (big && !a.is(Kind::real) && !b.is(Kind::real) && op != Op::divide)
+      return ctx.fail("integer overflow", Code::out_of_range);
     return reals(ctx, op, as_real(a), as_real(b));
   }
   if (op == Op::add && a.is(Kind::string) && b.is(Kind::string)) return ctx.concat(a, b);
-  if (op == Op::add && is_sequence(a) && is_sequence(b) && a.is(Kind::list) && b.is(Kind::list) && a.list->kind == b.list->kind) {
+  if (op == Op::add && is_sequence(a) && is_sequence(b) && a.is(Kind::list) && b.is(Kind::list) &&
+      a.list->kind == b.list->kind) {
     List* out = ctx.list(a.list->kind);
     for (const List* part : {a.list, b.list})
       for (size_t i = 0; i < part->items.size() && !ctx.failed(); ++i) ctx.push(out, part->items[i]);
@@ -214,7 +223,7 @@ Value slice(Context& ctx, const Value& v, const Value& start, const Value& stop,
   List* out = ctx.list(v.list->kind);
   for (int64_t i = b.start; !ctx.failed() && (b.step > 0 ? i < b.stop : i > b.stop); i += b.step) {
     ctx.push(out, items[static_cast<size_t>(i)]);
-    if (b.step > 0 ? b.step >= b.stop - i : b.step <= b.stop - i) break;   // one more step might overflow
+    if (b.step > 0 ? b.step >= b.stop - i : b.step <= b.stop - i) break;  // one more step might overflow
   }
   return list_value(out);
 }

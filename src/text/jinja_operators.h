@@ -8,7 +8,7 @@ namespace strata::jinja {
 
 Value arithmetic(Context& ctx, Op op, const Value& a, const Value& b);
 Value negate(Context& ctx, const Value& v);
-bool holds(Context& ctx, Op op, const Value& a, const Value& b);   // comparisons and membership
+bool holds(Context& ctx, Op op, const Value& a, const Value& b);  // comparisons and membership
 // v[start:stop:step] of a string or list; none or missing where a part was left out.
 Value slice(Context& ctx, const Value& v, const Value& start, const Value& stop, const Value& step);
 

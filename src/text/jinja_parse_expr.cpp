@@ -23,8 +23,9 @@ std::string describe(const Token& t) {
   }
 }
 
-const std::pair<const char*, Op> kComparisons[] = {{"==", Op::equal},   {"!=", Op::not_equal},     {"<", Op::less},
-                                                   {"<=", Op::less_equal}, {">", Op::greater}, {">=", Op::greater_equal}};
+const std::pair<const char*, Op> kComparisons[] = {{"==", Op::equal},  {"!=", Op::not_equal},
+                                                   {"<", Op::less},    {"<=", Op::less_equal},
+                                                   {">", Op::greater}, {">=", Op::greater_equal}};
 
 }  // namespace
 
@@ -85,7 +86,8 @@ std::string ExprParser::dotted_name() {
 }
 
 bool ExprParser::enter() {
-  if (++nesting_ > limits_.nesting) fail(fmt::format("nested deeper than {} levels", limits_.nesting), Code::out_of_range);
+  if (++nesting_ > limits_.nesting)
+    fail(fmt::format("nested deeper than {} levels", limits_.nesting), Code::out_of_range);
   return !failed();
 }
 
@@ -183,7 +185,8 @@ ExprPtr ExprParser::comparison() {
   std::vector<ExprPtr> kids;
   const int at = line();
   while (!failed()) {
-    const auto* sign = std::find_if(std::begin(kComparisons), std::end(kComparisons), [&](const auto& c) { return is_sign(c.first); });
+    const auto* sign =
+        std::find_if(std::begin(kComparisons), std::end(kComparisons), [&](const auto& c) { return is_sign(c.first); });
     if (sign != std::end(kComparisons)) {
       ops.push_back(sign->second);
     } else if (is_name("in")) {
@@ -369,7 +372,8 @@ ExprPtr ExprParser::tuple(bool with_condition, std::string_view end, bool in_par
   bool is_tuple = false;
   for (;;) {
     if (!kids.empty() && !expect_sign(",")) return nullptr;
-    const bool ended = is(TokenKind::variable_end) || is(TokenKind::block_end) || is_sign(")") || (!end.empty() && is_name(end));
+    const bool ended =
+        is(TokenKind::variable_end) || is(TokenKind::block_end) || is_sign(")") || (!end.empty() && is_name(end));
     if (ended) break;
     kids.push_back(expression(with_condition));
     if (failed()) return nullptr;
@@ -383,7 +387,8 @@ ExprPtr ExprParser::tuple(bool with_condition, std::string_view end, bool in_par
 
 bool ExprParser::assignable(const Expr& e) const {
   if (e.kind == ExprKind::name) return true;
-  return e.kind == ExprKind::tuple && std::all_of(e.kids.begin(), e.kids.end(), [&](const ExprPtr& k) { return assignable(*k); });
+  return e.kind == ExprKind::tuple &&
+         std::all_of(e.kids.begin(), e.kids.end(), [&](const ExprPtr& k) { return assignable(*k); });
 }
 
 ExprPtr ExprParser::target(std::string_view end) {
@@ -526,8 +531,8 @@ ExprPtr ExprParser::test(ExprPtr node) {
   const bool negated = skip_name("not");
   const std::string name = dotted_name();
   std::vector<Argument> args;
-  const bool value_follows = is(TokenKind::name) || is(TokenKind::string) || is(TokenKind::integer) || is(TokenKind::real) ||
-                             is_sign("[") || is_sign("{");
+  const bool value_follows = is(TokenKind::name) || is(TokenKind::string) || is(TokenKind::integer) ||
+                             is(TokenKind::real) || is_sign("[") || is_sign("{");
   if (is_sign("(")) {
     args = arguments();
   } else if (value_follows && !is_name("else") && !is_name("or") && !is_name("and")) {

@@ -29,14 +29,14 @@ class ExprParser {
   bool expect_sign(std::string_view text);
   bool expect(TokenKind kind, const char* what);
   std::string any_name();
-  std::string dotted_name();            // of a filter or test
+  std::string dotted_name();  // of a filter or test
   int line() const { return current().line; }
 
   std::nullptr_t fail(std::string cause, Code code = Code::corrupt);
   bool failed() const { return !status_.ok(); }
   const Status& status() const { return status_; }
   int error_line() const { return error_line_; }
-  bool enter();                         // one level deeper; fails beyond the limit
+  bool enter();  // one level deeper; fails beyond the limit
   void leave() { --nesting_; }
 
   int name_id(const std::string& name);
@@ -46,13 +46,13 @@ class ExprParser {
   ExprPtr expression(bool with_condition = true);
   // One expression, or a tuple where commas follow; ends before the name `end`, if given.
   ExprPtr tuple(bool with_condition, std::string_view end = {}, bool in_parentheses = false);
-  ExprPtr target(std::string_view end = {});       // of an assignment: names, tuples of them, name.attribute
-  ExprPtr filters(ExprPtr of, bool first_without_bar = false);   // of: null where a block is filtered
+  ExprPtr target(std::string_view end = {});  // of an assignment: names, tuples of them, name.attribute
+  ExprPtr filters(ExprPtr of, bool first_without_bar = false);  // of: null where a block is filtered
   std::vector<Argument> arguments();
 
  private:
   ExprPtr make(ExprKind kind, int line, std::vector<ExprPtr> kids = {});
-  ExprPtr finish(ExprPtr node);         // computes and bounds the depth
+  ExprPtr finish(ExprPtr node);  // computes and bounds the depth
   ExprPtr condition();
   ExprPtr logical_or();
   ExprPtr logical_and();

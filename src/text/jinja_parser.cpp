@@ -87,13 +87,14 @@ class Parser {
       if (loops_ == 0) p_.fail(fmt::format("'{}' outside a loop", tag));
       return;
     }
-    if (tag == "generation") {   // marks text of the assistant for training; means nothing here
+    if (tag == "generation") {  // marks text of the assistant for training; means nothing here
       s.kind = StmtKind::scope;
       s.body = closed_body("endgeneration");
       return;
     }
     if (p_.failed()) return;
-    static constexpr std::string_view kAbsent[] = {"block", "extends", "include", "import", "from", "autoescape", "print", "do"};
+    static constexpr std::string_view kAbsent[] = {"block", "extends",    "include", "import",
+                                                   "from",  "autoescape", "print",   "do"};
     if (std::find(std::begin(kAbsent), std::end(kAbsent), tag) != std::end(kAbsent))
       p_.fail(fmt::format("the tag '{}' is not supported in chat templates", tag), Code::unsupported);
     else
@@ -212,10 +213,12 @@ class Parser {
   }
 
   static bool mentions(const Stmt& s, int id) {
-    if (mentions(s.expr.get(), id) || mentions(s.test.get(), id) || mentions(s.body, id) || mentions(s.otherwise, id)) return true;
+    if (mentions(s.expr.get(), id) || mentions(s.test.get(), id) || mentions(s.body, id) || mentions(s.otherwise, id))
+      return true;
     return std::any_of(s.branches.begin(), s.branches.end(),
                        [&](const Branch& b) { return mentions(b.test.get(), id) || mentions(b.body, id); }) ||
-           std::any_of(s.parameters.begin(), s.parameters.end(), [&](const Parameter& p) { return mentions(p.value.get(), id); });
+           std::any_of(s.parameters.begin(), s.parameters.end(),
+                       [&](const Parameter& p) { return mentions(p.value.get(), id); });
   }
 
   ExprParser p_;
@@ -226,7 +229,8 @@ class Parser {
 
 Result<Template> parse_template(std::string_view source, std::string_view name, const Limits& limits) {
   if (source.size() > limits.source_bytes)
-    return Status(Code::out_of_range, fmt::format("{} has {} bytes, more than {}", name, source.size(), limits.source_bytes));
+    return Status(Code::out_of_range,
+                  fmt::format("{} has {} bytes, more than {}", name, source.size(), limits.source_bytes));
   if (!is_valid_utf8(source)) return Status(Code::corrupt, fmt::format("{} is not UTF-8", name));
   auto tokens = tokenize(source);
   if (!tokens.ok()) return Status(tokens.status().code(), fmt::format("{} {}", name, tokens.status().message()));

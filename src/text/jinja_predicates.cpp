@@ -14,19 +14,45 @@ Value plain(Context& ctx, const Value& self, const Args& args) {
   return no_arguments(ctx, "the test", args) ? Value::of(kIs(self)) : Value();
 }
 
-bool is_defined(const Value& v) { return !v.is(Kind::undefined); }
-bool is_undefined(const Value& v) { return v.is(Kind::undefined); }
-bool is_none(const Value& v) { return v.is(Kind::none); }
-bool is_true(const Value& v) { return v.is(Kind::boolean) && v.boolean; }
-bool is_false(const Value& v) { return v.is(Kind::boolean) && !v.boolean; }
-bool is_boolean(const Value& v) { return v.is(Kind::boolean); }
-bool is_integer(const Value& v) { return v.is(Kind::integer) || v.is(Kind::big_integer); }
-bool is_float(const Value& v) { return v.is(Kind::real); }
-bool is_number(const Value& v) { return v.is_number(); }
-bool is_string(const Value& v) { return v.is(Kind::string); }
-bool is_mapping(const Value& v) { return v.is(Kind::dict); }
-bool is_iterable(const Value& v) { return v.is(Kind::string) || v.is(Kind::list) || v.is(Kind::dict) || v.is(Kind::undefined); }
-bool is_callable(const Value& v) { return v.is(Kind::macro) || v.is(Kind::method) || v.is(Kind::function) || v.is(Kind::undefined); }
+bool is_defined(const Value& v) {
+  return !v.is(Kind::undefined);
+}
+bool is_undefined(const Value& v) {
+  return v.is(Kind::undefined);
+}
+bool is_none(const Value& v) {
+  return v.is(Kind::none);
+}
+bool is_true(const Value& v) {
+  return v.is(Kind::boolean) && v.boolean;
+}
+bool is_false(const Value& v) {
+  return v.is(Kind::boolean) && !v.boolean;
+}
+bool is_boolean(const Value& v) {
+  return v.is(Kind::boolean);
+}
+bool is_integer(const Value& v) {
+  return v.is(Kind::integer) || v.is(Kind::big_integer);
+}
+bool is_float(const Value& v) {
+  return v.is(Kind::real);
+}
+bool is_number(const Value& v) {
+  return v.is_number();
+}
+bool is_string(const Value& v) {
+  return v.is(Kind::string);
+}
+bool is_mapping(const Value& v) {
+  return v.is(Kind::dict);
+}
+bool is_iterable(const Value& v) {
+  return v.is(Kind::string) || v.is(Kind::list) || v.is(Kind::dict) || v.is(Kind::undefined);
+}
+bool is_callable(const Value& v) {
+  return v.is(Kind::macro) || v.is(Kind::method) || v.is(Kind::function) || v.is(Kind::undefined);
+}
 bool is_sequence(const Value& v) {
   const bool indexed = v.is(Kind::list) && v.list->kind != ListKind::generator && v.list->kind != ListKind::view;
   return indexed || v.is(Kind::string) || v.is(Kind::dict) || v.is(Kind::undefined);
@@ -63,7 +89,8 @@ Value divisible(Context& ctx, const Value& self, const Args& args) {
 Value same(Context& ctx, const Value& self, const Args& args) {
   std::array<Value, 1> a;
   if (!bind_args(ctx, "sameas", args, std::array{"other"}, 1, a) || self.kind != a[0].kind) return Value::of(false);
-  if (self.is(Kind::list) || self.is(Kind::dict) || self.is(Kind::name_space)) return Value::of(self.object == a[0].object);
+  if (self.is(Kind::list) || self.is(Kind::dict) || self.is(Kind::name_space))
+    return Value::of(self.object == a[0].object);
   return Value::of(equal(ctx, self, a[0]));
 }
 

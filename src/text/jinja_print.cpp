@@ -157,7 +157,8 @@ void write_json_string(Writer& out, const Value& v, bool ascii) {
     else if (number < 0x20 || (ascii && number >= 0x7F && number < 0x10000))
       buffer += fmt::format("\\u{:04x}", number);
     else if (ascii && number >= 0x10000)
-      buffer += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((number - 0x10000) >> 10), 0xDC00 + ((number - 0x10000) & 0x3FF));
+      buffer +=
+          fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((number - 0x10000) >> 10), 0xDC00 + ((number - 0x10000) & 0x3FF));
     else
       buffer += text.substr(at, c.bytes);
     at += c.bytes;

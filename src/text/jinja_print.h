@@ -8,15 +8,15 @@
 
 namespace strata::jinja {
 
-std::string real_text(double v);                                   // Python's repr of a float
+std::string real_text(double v);  // Python's repr of a float
 void append_str(Context& ctx, MarkedText& out, const Value& v);
 Value to_str(Context& ctx, const Value& v);
 Value repr(Context& ctx, const Value& v);
 
 struct JsonStyle {
-  bool ascii = false;                  // escape everything beyond ASCII
+  bool ascii = false;  // escape everything beyond ASCII
   bool sort_keys = false;
-  bool lines = false;                  // one item a line, indented by `indent` per level
+  bool lines = false;  // one item a line, indented by `indent` per level
   std::string indent;
   std::string item_separator = ", ";
   std::string key_separator = ": ";

@@ -25,7 +25,8 @@ std::vector<Value> attribute_path(Context& ctx, const Value& attribute) {
     const std::string part = text.substr(begin, end - begin);
     int64_t index = 0;
     const auto read = std::from_chars(part.data(), part.data() + part.size(), index);
-    const bool number = !part.empty() && part[0] != '-' && read.ec == std::errc() && read.ptr == part.data() + part.size();
+    const bool number =
+        !part.empty() && part[0] != '-' && read.ec == std::errc() && read.ptr == part.data() + part.size();
     parts.push_back(number ? Value::of(index) : ctx.string(part, true));
     begin = end + 1;
   }
@@ -54,8 +55,10 @@ Value first(Context& ctx, const Value& self, const Args& args) {
 
 Value last(Context& ctx, const Value& self, const Args& args) {
   if (!no_arguments(ctx, "last", args)) return {};
-  if (self.is(Kind::string) && self.length > 0) return ctx.substring(self, code_point_start(self.view(), self.length), self.length);
-  if (self.is(Kind::list) && self.list->kind == ListKind::generator) return ctx.fail("'generator' object is not reversible");
+  if (self.is(Kind::string) && self.length > 0)
+    return ctx.substring(self, code_point_start(self.view(), self.length), self.length);
+  if (self.is(Kind::list) && self.list->kind == ListKind::generator)
+    return ctx.fail("'generator' object is not reversible");
   const List* items = iterate(ctx, self);
   return items->items.empty() ? ctx.undefined("No last item, sequence was empty.") : items->items.back();
 }
@@ -69,7 +72,8 @@ Value join(Context& ctx, const Value& self, const Args& args) {
   if (a[1].is(Kind::missing) || a[1].is(Kind::none)) return join_items(ctx, *items, separator, false);
   const std::vector<Value> path = attribute_path(ctx, a[1]);
   List* found = ctx.list();
-  for (size_t i = 0; i < items->items.size() && !ctx.failed(); ++i) ctx.push(found, follow(ctx, items->items[i], path, Value::missing()));
+  for (size_t i = 0; i < items->items.size() && !ctx.failed(); ++i)
+    ctx.push(found, follow(ctx, items->items[i], path, Value::missing()));
   return ctx.failed() ? Value() : join_items(ctx, *found, separator, false);
 }
 
@@ -107,15 +111,18 @@ Value map(Context& ctx, const Value& self, const Args& args) {
     std::array<Value, 2> a;
     if (!bind_args(ctx, "map", args, std::array{"attribute", "default"}, 1, a)) return {};
     const std::vector<Value> path = attribute_path(ctx, a[0]);
-    for (size_t i = 0; i < items->items.size() && !ctx.failed(); ++i) ctx.push(out, follow(ctx, items->items[i], path, a[1]));
+    for (size_t i = 0; i < items->items.size() && !ctx.failed(); ++i)
+      ctx.push(out, follow(ctx, items->items[i], path, a[1]));
     return list_value(out);
   }
   const Value& name = args.positional[0];
   const Builtin* filter = name.is(Kind::string) ? find_filter(name.view()) : nullptr;
-  if (filter == nullptr) return ctx.fail(fmt::format("No filter named '{}'.", name.is(Kind::string) ? name.view() : type_name(name)));
+  if (filter == nullptr)
+    return ctx.fail(fmt::format("No filter named '{}'.", name.is(Kind::string) ? name.view() : type_name(name)));
   Args rest = args;
   rest.positional.erase(rest.positional.begin());
-  for (size_t i = 0; i < items->items.size() && !ctx.failed(); ++i) ctx.push(out, filter->call(ctx, items->items[i], rest));
+  for (size_t i = 0; i < items->items.size() && !ctx.failed(); ++i)
+    ctx.push(out, filter->call(ctx, items->items[i], rest));
   return list_value(out);
 }
 
@@ -134,7 +141,8 @@ Value choose(Context& ctx, const Value& self, const Args& args) {
   if (!rest.positional.empty()) {
     const Value& name = rest.positional[0];
     test = name.is(Kind::string) ? find_test(name.view()) : nullptr;
-    if (test == nullptr) return ctx.fail(fmt::format("No test named '{}'.", name.is(Kind::string) ? name.view() : type_name(name)));
+    if (test == nullptr)
+      return ctx.fail(fmt::format("No test named '{}'.", name.is(Kind::string) ? name.view() : type_name(name)));
     rest.positional.erase(rest.positional.begin());
   }
   const List* items = iterate(ctx, self);
@@ -163,7 +171,8 @@ Value sort(Context& ctx, const Value& self, const Args& args) {
   std::vector<Value> keys;
   for (size_t i = 0; i < items->items.size() && !ctx.failed(); ++i) {
     List* key = ctx.list();
-    for (const auto& path : paths) ctx.push(key, folded(ctx, follow(ctx, items->items[i], path, Value::missing()), case_sensitive));
+    for (const auto& path : paths)
+      ctx.push(key, folded(ctx, follow(ctx, items->items[i], path, Value::missing()), case_sensitive));
     keys.push_back(list_value(key));
   }
   if (ctx.failed()) return {};
@@ -198,7 +207,8 @@ Value dictsort(Context& ctx, const Value& self, const Args& args) {
   const Value pairs = find_method(self, "items")->call(ctx, self, {});
   if (ctx.failed()) return {};
   std::vector<Value> keys;
-  for (const Value& pair : pairs.list->items) keys.push_back(folded(ctx, pair.list->items[by == "key" ? 0 : 1], flag_argument(a[0], false)));
+  for (const Value& pair : pairs.list->items)
+    keys.push_back(folded(ctx, pair.list->items[by == "key" ? 0 : 1], flag_argument(a[0], false)));
   List* out = ctx.list();
   for (const size_t i : sorted_order(ctx, keys, flag_argument(a[2], false))) ctx.push(out, pairs.list->items[i]);
   return list_value(out);

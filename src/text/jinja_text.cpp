@@ -21,7 +21,8 @@ void MarkedText::append(std::string_view bytes, bool trusted) {
 void MarkedText::append(const MarkedText& from, size_t begin, size_t end) {
   // The number of flips is read first: `from` may be this text and grow meanwhile.
   const size_t n_flips = from.flips_.size();
-  size_t flip = static_cast<size_t>(std::upper_bound(from.flips_.begin(), from.flips_.end(), begin) - from.flips_.begin());
+  size_t flip =
+      static_cast<size_t>(std::upper_bound(from.flips_.begin(), from.flips_.end(), begin) - from.flips_.begin());
   bool trusted = from.first_trusted_ != (flip % 2 == 1);
   while (begin < end) {
     const size_t stop = flip < n_flips ? std::min<size_t>(from.flips_[flip], end) : end;

@@ -1,4 +1,5 @@
-// Work on strings that filters and methods share. Results keep the mark of every byte; what a call inserts keeps its own.
+// Work on strings that filters and methods share. Results keep the mark of every byte; what a call inserts keeps its
+// own.
 #include <algorithm>
 #include <cmath>
 
@@ -39,7 +40,8 @@ bool read_conversion(std::string_view format, size_t& at, Conversion& c) {
   const auto digit = [&] { return at < format.size() && format[at] >= '0' && format[at] <= '9'; };
   for (; digit() && c.width < 10000; ++at) c.width = c.width * 10 + static_cast<size_t>(format[at] - '0');
   if (at < format.size() && format[at] == '.')
-    for (++at, c.precision = 0; digit() && c.precision < 1000; ++at) c.precision = c.precision * 10 + (format[at] - '0');
+    for (++at, c.precision = 0; digit() && c.precision < 1000; ++at)
+      c.precision = c.precision * 10 + (format[at] - '0');
   if (at >= format.size() || c.width >= 10000 || c.precision >= 1000) return false;
   c.letter = format[at++];
   return true;
@@ -54,13 +56,15 @@ std::string format_number(Context& ctx, const Conversion& c, const Value& v) {
   const double real = as_real(v);
   const bool integral = std::string_view("dixXo").find(c.letter) != kNotFound;
   if (integral) {
-    if (v.is(Kind::real) && (c.letter != 'd' && c.letter != 'i')) ctx.fail(fmt::format("%{} format: an integer is required", c.letter));
+    if (v.is(Kind::real) && (c.letter != 'd' && c.letter != 'i'))
+      ctx.fail(fmt::format("%{} format: an integer is required", c.letter));
     if (v.is(Kind::big_integer) || !(std::fabs(real) < 9.2e18)) ctx.fail("the number does not fit in 64 bits");
     if (ctx.failed()) return {};
     const int64_t n = v.is(Kind::real) ? static_cast<int64_t>(v.real) : v.as_int();
     const uint64_t size = n < 0 ? 0 - static_cast<uint64_t>(n) : static_cast<uint64_t>(n);
-    out = c.letter == 'x' ? fmt::format("{:x}", size) : (c.letter == 'X' ? fmt::format("{:X}", size)
-          : (c.letter == 'o' ? fmt::format("{:o}", size) : std::to_string(size)));
+    out = c.letter == 'x' ? fmt::format("{:x}", size)
+                          : (c.letter == 'X' ? fmt::format("{:X}", size)
+                                             : (c.letter == 'o' ? fmt::format("{:o}", size) : std::to_string(size)));
     if (c.precision > static_cast<int>(out.size())) out.insert(0, static_cast<size_t>(c.precision) - out.size(), '0');
     if (n < 0) out.insert(0, "-");
   } else {
@@ -172,7 +176,8 @@ Value percent_format(Context& ctx, const Value& format, const Value& arguments) 
       const size_t close = bytes.find(')', at);
       if (!arguments.is(Kind::dict) || close == kNotFound) return ctx.fail("format requires a mapping");
       const Value* found = arguments.dict->find(bytes.substr(at + 1, close - at - 1));
-      if (found == nullptr) return ctx.fail(fmt::format("format has no value for '{}'", bytes.substr(at + 1, close - at - 1)));
+      if (found == nullptr)
+        return ctx.fail(fmt::format("format has no value for '{}'", bytes.substr(at + 1, close - at - 1)));
       v = *found;
       used = n;
       at = close + 1;
@@ -189,7 +194,8 @@ Value percent_format(Context& ctx, const Value& format, const Value& arguments) 
     } else if (c.letter == 's' || c.letter == 'r') {
       const Value text = c.letter == 's' ? to_str(ctx, v) : repr(ctx, v);
       if (ctx.failed()) return {};
-      const size_t end = c.precision < 0 ? text.length : offset_of_code_point(text.view(), static_cast<size_t>(c.precision));
+      const size_t end =
+          c.precision < 0 ? text.length : offset_of_code_point(text.view(), static_cast<size_t>(c.precision));
       piece.append(text.text->text, 0, end);
     } else if (std::string_view("dixXoeEfFgG").find(c.letter) != kNotFound) {
       piece.append(format_number(ctx, c, v), true);
@@ -203,7 +209,8 @@ Value percent_format(Context& ctx, const Value& format, const Value& arguments) 
     out.append(piece, 0, piece.size());
     if (c.left) out.append(pad, true);
   }
-  const bool may_be_left = arguments.is(Kind::dict) || arguments.is(Kind::undefined) || (arguments.is(Kind::list) && !many);
+  const bool may_be_left =
+      arguments.is(Kind::dict) || arguments.is(Kind::undefined) || (arguments.is(Kind::list) && !many);
   if (used < n && !may_be_left) return ctx.fail("not all arguments converted during string formatting");
   return ctx.string(std::move(out));
 }

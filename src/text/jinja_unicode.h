@@ -1,5 +1,5 @@
-// Characters as Python's str sees them: code points of UTF-8 text, white space, letters, upper and lower case, and searching.
-// Every function takes valid UTF-8 and never reads outside it. Case mapping is the simple one of Unicode
+// Characters as Python's str sees them: code points of UTF-8 text, white space, letters, upper and lower case, and
+// searching. Every function takes valid UTF-8 and never reads outside it. Case mapping is the simple one of Unicode
 // with the expansions that occur in running text (sharp s, dotted I, Latin ligatures).
 #pragma once
 
@@ -15,10 +15,10 @@ struct CodePoint {
   char32_t value = 0;
   size_t bytes = 1;
 };
-CodePoint code_point_at(std::string_view text, size_t offset);      // offset < size
-size_t code_point_start(std::string_view text, size_t end);         // start of the character that ends before `end` > 0
+CodePoint code_point_at(std::string_view text, size_t offset);  // offset < size
+size_t code_point_start(std::string_view text, size_t end);     // start of the character that ends before `end` > 0
 size_t count_code_points(std::string_view text);
-size_t offset_of_code_point(std::string_view text, size_t index);   // the size when there are fewer
+size_t offset_of_code_point(std::string_view text, size_t index);  // the size when there are fewer
 
 bool is_space(char32_t c);
 bool is_printable(char32_t c);

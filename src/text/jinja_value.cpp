@@ -8,8 +8,8 @@
 namespace strata::jinja {
 namespace {
 
-constexpr size_t kIndexFrom = 9;     // dicts with fewer entries are searched in order
-constexpr int kKeyDepth = 16;        // of tuples inside tuples as keys
+constexpr size_t kIndexFrom = 9;  // dicts with fewer entries are searched in order
+constexpr int kKeyDepth = 16;     // of tuples inside tuples as keys
 
 // A text that is the same for equal keys and only for them; false when the value cannot be a key.
 bool append_identity(const Value& key, std::string& out, int depth) {
@@ -87,7 +87,9 @@ Value Value::of(double d) {
   v.real = d;
   return v;
 }
-std::string_view Value::view() const { return text->text.bytes().substr(0, length); }
+std::string_view Value::view() const {
+  return text->text.bytes().substr(0, length);
+}
 
 Value list_value(List* list) {
   Value v;
@@ -149,7 +151,9 @@ bool Dict::set(const Value& key, const Value& value) {
 }
 
 Value Context::fail(std::string cause, Code code) {
-  if (status_.ok()) status_ = Status(code, fmt::format("{} line {}: {}", name_, line, shortened(cause)));
+  const std::string where =
+      line > 0 ? fmt::format("{} line {}", name_, line) : name_;  // line 0: before rendering began
+  if (status_.ok()) status_ = Status(code, where + ": " + shortened(cause));
   return {};
 }
 
@@ -175,7 +179,9 @@ bool Context::reserve(size_t bytes) {
   return !failed();
 }
 
-Value Context::string(std::string_view bytes, bool trusted) { return string(MarkedText(bytes, trusted)); }
+Value Context::string(std::string_view bytes, bool trusted) {
+  return string(MarkedText(bytes, trusted));
+}
 
 Value Context::string(MarkedText text) {
   if (!reserve(text.size())) return {};
@@ -235,7 +241,9 @@ List* Context::list(ListKind kind) {
   return made;
 }
 
-Dict* Context::dict() { return make<Dict>(); }
+Dict* Context::dict() {
+  return make<Dict>();
+}
 
 void Context::push(List* list, const Value& item) {
   if (reserve(2 * sizeof(Value))) list->items.push_back(item);
@@ -248,7 +256,8 @@ void Context::set(Dict* dict, const Value& key, const Value& value) {
 }
 
 Value Context::from_json(const Json& json, int depth) {
-  if (depth > limits_.depth) return fail(fmt::format("data nested deeper than {} levels", limits_.depth), Code::out_of_range);
+  if (depth > limits_.depth)
+    return fail(fmt::format("data nested deeper than {} levels", limits_.depth), Code::out_of_range);
   if (!spend(1)) return {};
   switch (json.type()) {
     case Json::value_t::boolean:
@@ -257,7 +266,8 @@ Value Context::from_json(const Json& json, int depth) {
       return Value::of(json.get<int64_t>());
     case Json::value_t::number_unsigned: {
       const auto number = json.get<uint64_t>();
-      if (number <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return Value::of(static_cast<int64_t>(number));
+      if (number <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        return Value::of(static_cast<int64_t>(number));
       Value v;
       v.kind = Kind::big_integer;
       v.big = number;

@@ -37,21 +37,28 @@ TEST(ChatMessages, ErrorsNameThePlaceInTheRequest) {
       {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text: expected a string"},
       {R"([{"role":"user","content":"a"},{"role":"user","content":[{"type":"text","text":""},{"type":"file"}]}])",
        "messages[1].content[1].type: 'file' cannot be read here"},
-      {R"([{"role":"tool","content":[{"type":"input_audio"}]}])", "messages[0].content[0].type: 'input_audio' cannot be read here"},
-      {R"([{"role":"tool","content":[{"type":"document"}]}])", "messages[0].content[0].type: 'document' cannot be read here"},
-      {R"([{"role":"user","content":[{"type":"image_url"}]}])", "messages[0].content[0].type: 'image_url' cannot be read here"},
-      {R"([{"role":"assistant","reasoning_content":[]}])", "messages[0].reasoning_content: expected a string, found array"},
+      {R"([{"role":"tool","content":[{"type":"input_audio"}]}])",
+       "messages[0].content[0].type: 'input_audio' cannot be read here"},
+      {R"([{"role":"tool","content":[{"type":"document"}]}])",
+       "messages[0].content[0].type: 'document' cannot be read here"},
+      {R"([{"role":"user","content":[{"type":"image_url"}]}])",
+       "messages[0].content[0].type: 'image_url' cannot be read here"},
+      {R"([{"role":"assistant","reasoning_content":[]}])",
+       "messages[0].reasoning_content: expected a string, found array"},
       {R"([{"role":"assistant","tool_calls":{}}])", "messages[0].tool_calls: expected a list, found object"},
       {R"([{"role":"assistant","tool_calls":[1]}])", "messages[0].tool_calls[0]: expected an object, found number"},
-      {R"([{"role":"assistant","tool_calls":[{"function":1}]}])", "messages[0].tool_calls[0].function: expected an object, found number"},
-      {R"([{"role":"assistant","tool_calls":[{}]}])", "messages[0].tool_calls[0].name: expected the name of a function"},
+      {R"([{"role":"assistant","tool_calls":[{"function":1}]}])",
+       "messages[0].tool_calls[0].function: expected an object, found number"},
+      {R"([{"role":"assistant","tool_calls":[{}]}])",
+       "messages[0].tool_calls[0].name: expected the name of a function"},
       {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[1]"}}]}])",
        "messages[0].tool_calls[0].function.arguments: expected a JSON object, found array"},
       {R"([{"role":"assistant","tool_calls":[{"name":"f"},{"name":"f","arguments":"{"}]}])",
        "messages[0].tool_calls[1].arguments: not valid JSON at byte 2"},
   };
   for (const auto& [messages, message] : kCases) EXPECT_EQ(error_of(messages), message) << messages;
-  EXPECT_EQ(error_of(R"([{"role":"system","content":[{"type":"image"}]}])", true), "messages[0].content[0].type: 'image' cannot be read here");
+  EXPECT_EQ(error_of(R"([{"role":"system","content":[{"type":"image"}]}])", true),
+            "messages[0].content[0].type: 'image' cannot be read here");
 }
 
 TEST(ChatMessages, UnreadableArgumentsAreARequestErrorEveryTime) {
@@ -66,12 +73,14 @@ TEST(ChatMessages, UnreadableArgumentsAreARequestErrorEveryTime) {
 
 TEST(ChatMessages, ShapesThatMeanTheSameBecomeTheSame) {
   const std::string wanted = R"([{"role":"assistant","content":""}])";
-  for (const char* content : {R"("content":null)", R"("content":"")", R"("content":[])", R"("content":[{"type":"text","text":""}])"})
+  for (const char* content :
+       {R"("content":null)", R"("content":"")", R"("content":[])", R"("content":[{"type":"text","text":""}])"})
     EXPECT_EQ(normal((R"([{"role":"assistant",)" + std::string(content) + "}]").c_str()), wanted);
   EXPECT_EQ(normal(R"([{"role":"assistant"}])"), wanted);
   EXPECT_EQ(normal(R"([{"role":"assistant","content":null,"tool_calls":null}])"), wanted);
   EXPECT_EQ(normal(R"([{"role":"developer","content":"a"}])"), R"([{"role":"system","content":"a"}])");
-  EXPECT_EQ(normal(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])"), R"([{"role":"user","content":"ab"}])");
+  EXPECT_EQ(normal(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])"),
+            R"([{"role":"user","content":"ab"}])");
 }
 
 TEST(ChatMessages, ArgumentsBecomeObjectsWithTheirKeyOrder) {
@@ -83,12 +92,14 @@ TEST(ChatMessages, ArgumentsBecomeObjectsWithTheirKeyOrder) {
   };
   EXPECT_EQ(call(R"(,"arguments":"{\"b\":1,\"a\":[2.0]}")"), wanted(R"({"b":1,"a":[2.0]})"));
   EXPECT_EQ(call(R"(,"arguments":{"b":1,"a":2})"), wanted(R"({"b":1,"a":2})"));
-  for (const char* nothing : {"", R"(,"arguments":null)", R"(,"arguments":"")", R"(,"arguments":" \n")", R"(,"arguments":"{}")"})
+  for (const char* nothing :
+       {"", R"(,"arguments":null)", R"(,"arguments":"")", R"(,"arguments":" \n")", R"(,"arguments":"{}")"})
     EXPECT_EQ(call(nothing), wanted("{}")) << nothing;
 }
 
 TEST(ChatMessages, ImagesStayPartsWhereTheyAreAllowed) {
-  const char* const kPicture = R"([{"role":"user","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"x"}}]}])";
+  const char* const kPicture =
+      R"([{"role":"user","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"x"}}]}])";
   EXPECT_EQ(normal(kPicture, true), kPicture);
 }
 
@@ -101,10 +112,12 @@ TEST(ChatMessages, ToolsAreAListOfObjectsOrNothing) {
 }
 
 TEST(ChatMessages, OnlySystemMessagesBehindTheFirstChangeRole) {
-  const auto messages = Json::parse(R"([{"role":"system","content":"a"},{"role":"user","content":"b"},{"role":"system","content":"c"}])");
+  const auto messages =
+      Json::parse(R"([{"role":"system","content":"a"},{"role":"user","content":"b"},{"role":"system","content":"c"}])");
   EXPECT_EQ(later_system_as_user(messages)->dump(),
             R"([{"role":"system","content":"a"},{"role":"user","content":"b"},{"role":"user","content":"c"}])");
-  EXPECT_FALSE(later_system_as_user(Json::parse(R"([{"role":"system","content":"a"},{"role":"user","content":"b"}])")).has_value());
+  EXPECT_FALSE(later_system_as_user(Json::parse(R"([{"role":"system","content":"a"},{"role":"user","content":"b"}])"))
+                   .has_value());
 }
 
 }  // namespace strata

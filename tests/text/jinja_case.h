@@ -22,7 +22,8 @@ inline std::tm test_date() {
   return t;
 }
 
-inline Outcome render_source(const std::string& source, const Json& inputs = Json::object(), const Limits& limits = {}) {
+inline Outcome render_source(const std::string& source, const Json& inputs = Json::object(),
+                             const Limits& limits = {}) {
   auto parsed = parse_template(source, "chat template", limits);
   if (!parsed.ok()) return {parsed.status(), false, {}};
   std::vector<Input> list;

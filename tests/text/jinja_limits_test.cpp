@@ -59,7 +59,8 @@ TEST(JinjaLimits, WideSourceIsFine) {
 TEST(JinjaLimits, RecursionOfMacrosAndValuesEnds) {
   const char* const kDeep[] = {
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-      "{% macro f(n) %}{% if n %}{% for x in [1] %}{% filter upper %}{{ f(n) ~ [f(n)] }}{% endfilter %}{% endfor %}{% endif %}{% endmacro %}{{ f(1) }}",
+      "{% macro f(n) %}{% if n %}{% for x in [1] %}{% filter upper %}{{ f(n) ~ [f(n)] }}{% endfilter %}{% endfor %}{% "
+      "endif %}{% endmacro %}{{ f(1) }}",
       "{% macro g() %}{{ f() }}{% endmacro %}{% macro f() %}{{ g() }}{% endmacro %}{{ f() }}",
       "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",
       "{% set l = [] %}{% set _ = l.append(l) %}{{ l }}",
@@ -79,7 +80,7 @@ TEST(JinjaLimits, RecursionOfMacrosAndValuesEnds) {
 TEST(JinjaLimits, DeepRequestDataFails) {
   Json deep = 1;
   for (int i = 0; i < 5000; ++i) deep = Json::array({std::move(deep)});
-  EXPECT_EQ(rendered("{{ x }}", {{"x", deep}}), "error: chat template line 0: data nested deeper than 800 levels");
+  EXPECT_EQ(rendered("{{ x }}", {{"x", deep}}), "error: chat template: data nested deeper than 400 levels");
 }
 
 TEST(JinjaLimits, HugeValuesFailBeforeTheyAreMade) {
@@ -90,7 +91,8 @@ TEST(JinjaLimits, HugeValuesFailBeforeTheyAreMade) {
       "{{ range(10**12) }}",
       "{% set n = namespace(x='a') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
       "{% set n = namespace(x=[1]) %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
-      "{% set n = namespace(x=['aaaaaaaaaaaaaaaa']) %}{% for i in range(50) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+      "{% set n = namespace(x=['aaaaaaaaaaaaaaaa']) %}{% for i in range(50) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ "
+      "n.x }}",
       "{% set n = namespace(x=[1]) %}{% for i in range(50) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x | tojson }}",
       "{% set n = namespace(x='aa') %}{% for i in range(50) %}{% set n.x = n.x | replace('a', 'aa') %}{% endfor %}",
       "{% set n = namespace(x='aa') %}{% for i in range(50) %}{% set n.x = n.x | join('bbbb') %}{% endfor %}",
@@ -125,7 +127,8 @@ TEST(JinjaLimits, StepsOutputAndSourceAreBounded) {
 TEST(JinjaLimits, LongTextsTakeLinearWork) {
   // Each would need 10^11 steps or more if a piece cost as much as the whole; the step limit would stop it.
   const std::string big(400000, 'a');
-  EXPECT_EQ(rendered("{% set n = namespace(x='') %}{% for i in range(100000) %}{% set n.x = n.x ~ 'abcdefgh' %}{% endfor %}{{ n.x | length }}"),
+  EXPECT_EQ(rendered("{% set n = namespace(x='') %}{% for i in range(100000) %}{% set n.x = n.x ~ 'abcdefgh' %}{% "
+                     "endfor %}{{ n.x | length }}"),
             "800000");
   EXPECT_EQ(rendered("{{ x.split('a') | length }}", {{"x", big}}), "400001");
   EXPECT_EQ(rendered("{{ x.rsplit('a') | length }}", {{"x", big}}), "400001");
@@ -136,11 +139,14 @@ TEST(JinjaLimits, LongTextsTakeLinearWork) {
 }
 
 TEST(JinjaLimits, LongMessagesAreCut) {
-  const std::string message = render_source("{{ x[y].z }}", {{"x", Json::object()}, {"y", std::string(1000000, 'k')}}).status.message();
+  const std::string message =
+      render_source("{{ x[y].z }}", {{"x", Json::object()}, {"y", std::string(1000000, 'k')}}).status.message();
   EXPECT_LT(message.size(), 2100u);
   EXPECT_NE(message.find("has no attribute 'kkkk"), std::string::npos);
 }
 
-TEST(JinjaLimits, SourceMustBeUtf8) { EXPECT_EQ(rendered("a\xFF"), "error: chat template is not UTF-8"); }
+TEST(JinjaLimits, SourceMustBeUtf8) {
+  EXPECT_EQ(rendered("a\xFF"), "error: chat template is not UTF-8");
+}
 
 }  // namespace strata::jinja

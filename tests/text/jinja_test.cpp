@@ -35,7 +35,8 @@ const std::vector<Json>& cases() {
 }
 
 std::string source_of(const Json& one) {
-  return one.contains("template") ? one["template"].get<std::string>() : read_text(kFolder + one["file"].get<std::string>());
+  return one.contains("template") ? one["template"].get<std::string>()
+                                  : read_text(kFolder + one["file"].get<std::string>());
 }
 
 // Templates of the group give the text that jinja2 gives, and fail where it fails.
@@ -49,31 +50,57 @@ void check_group(const std::string& group) {
     if (one.contains("error"))
       EXPECT_FALSE(outcome.status.ok()) << "gave " << outcome.text.bytes();
     else
-      EXPECT_EQ(outcome.status.ok() ? std::string(outcome.text.bytes()) : outcome.status.text(), one["text"].get<std::string>());
+      EXPECT_EQ(outcome.status.ok() ? std::string(outcome.text.bytes()) : outcome.status.text(),
+                one["text"].get<std::string>());
   }
   EXPECT_GT(n, 10);
 }
 
 }  // namespace
 
-TEST(JinjaLexer, CutsTextAndWhiteSpaceLikeJinja2) { check_group("lexer"); }
-TEST(JinjaParser, ReadsTheGrammarOfJinja2) { check_group("parser"); }
-TEST(JinjaOperators, CalculateAndSliceLikePython) { check_group("operators"); }
-TEST(JinjaCompare, EqualsOrdersAndContainsLikePython) { check_group("compare"); }
-TEST(JinjaPrint, WritesValuesAndJsonLikePython) { check_group("print"); }
-TEST(JinjaInterpreter, RunsLoopsScopesAndMacrosLikeJinja2) { check_group("statements"); }
-TEST(JinjaBuiltins, FindsAttributesItemsAndGlobalsLikeJinja2) { check_group("builtins"); }
-TEST(JinjaFilters, ChangeTextAndNumbersLikeJinja2) { check_group("filters"); }
-TEST(JinjaSequenceFilters, MapSelectAndSortLikeJinja2) { check_group("sequence_filters"); }
-TEST(JinjaPredicates, TestValuesLikeJinja2) { check_group("predicates"); }
-TEST(JinjaMethods, DoWhatTheyDoInPython) { check_group("methods"); }
-TEST(Jinja, RendersWholeChatTemplatesLikeJinja2) { check_group("templates"); }
+TEST(JinjaLexer, CutsTextAndWhiteSpaceLikeJinja2) {
+  check_group("lexer");
+}
+TEST(JinjaParser, ReadsTheGrammarOfJinja2) {
+  check_group("parser");
+}
+TEST(JinjaOperators, CalculateAndSliceLikePython) {
+  check_group("operators");
+}
+TEST(JinjaCompare, EqualsOrdersAndContainsLikePython) {
+  check_group("compare");
+}
+TEST(JinjaPrint, WritesValuesAndJsonLikePython) {
+  check_group("print");
+}
+TEST(JinjaInterpreter, RunsLoopsScopesAndMacrosLikeJinja2) {
+  check_group("statements");
+}
+TEST(JinjaBuiltins, FindsAttributesItemsAndGlobalsLikeJinja2) {
+  check_group("builtins");
+}
+TEST(JinjaFilters, ChangeTextAndNumbersLikeJinja2) {
+  check_group("filters");
+}
+TEST(JinjaSequenceFilters, MapSelectAndSortLikeJinja2) {
+  check_group("sequence_filters");
+}
+TEST(JinjaPredicates, TestValuesLikeJinja2) {
+  check_group("predicates");
+}
+TEST(JinjaMethods, DoWhatTheyDoInPython) {
+  check_group("methods");
+}
+TEST(Jinja, RendersWholeChatTemplatesLikeJinja2) {
+  check_group("templates");
+}
 
 TEST(Jinja, StoredOutcomesAreThoseOfTheInstalledJinja2) {
   const std::string script = STRATA_SOURCE_DIR "/tests/text/jinja_oracle.py";
   // The distribution's interpreter has the distribution's packages; another one may come first in the path.
-  const std::string command = "for p in /usr/bin/python3 python3; do $p -c 'import jinja2' 2>/dev/null && exec $p -W ignore '" + script + "' '" +
-                              kFolder + "cases.jsonl'; done; exit 77";
+  const std::string command =
+      "for p in /usr/bin/python3 python3; do $p -c 'import jinja2' 2>/dev/null && exec $p -W ignore '" + script +
+      "' '" + kFolder + "cases.jsonl'; done; exit 77";
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   std::string output;
@@ -120,20 +147,28 @@ TEST(Jinja, OnlyRaiseExceptionCountsAsRefusal) {
 }
 
 TEST(Jinja, KeepsNumbersOfARequestExactly) {
-  const Json inputs = Json::parse(R"({"a": 18446744073709551615, "b": -9223372036854775808, "c": 1.0, "d": 1e-5, "e": 12345678901234567})");
+  const Json inputs = Json::parse(
+      R"({"a": 18446744073709551615, "b": -9223372036854775808, "c": 1.0, "d": 1e-5, "e": 12345678901234567})");
   EXPECT_EQ(rendered("{{ [a, b, c, d, e] | tojson }}", inputs),
             "[18446744073709551615, -9223372036854775808, 1.0, 1e-05, 12345678901234567]");
-  EXPECT_EQ(rendered("{{ a == a }} {{ a > b }} {{ a is number }} {{ a > 1e30 }} {{ a == 18446744073709551615.0 }}", inputs),
-            "True True True False False");
+  EXPECT_EQ(
+      rendered("{{ a == a }} {{ a > b }} {{ a is number }} {{ a > 1e30 }} {{ a == 18446744073709551615.0 }}", inputs),
+      "True True True False False");
   EXPECT_EQ(rendered("{{ a + 1 }}", inputs), "error: chat template line 1: integer overflow");
 }
 
 TEST(Jinja, ListsAreSharedWhenAppendedTo) {
   EXPECT_EQ(rendered("{% set a = [1] %}{% set b = a %}{{ a.append(2) }}{{ b }}"), "None[1, 2]");
-  EXPECT_EQ(rendered("{% set l = [] %}{% for x in [1,2] %}{% set _ = l.append(x * 2) %}{% endfor %}{{ l | join(',') }}"), "2,4");
-  EXPECT_EQ(rendered("{% set a = 'x' ~ 'y' %}{% set b = a ~ 'z' %}{% set c = a ~ 'w' %}{{ a }}{{ b }}{{ c }}{{ b ~ b }}"), "xyxyzxywxyzxyz");
+  EXPECT_EQ(
+      rendered("{% set l = [] %}{% for x in [1,2] %}{% set _ = l.append(x * 2) %}{% endfor %}{{ l | join(',') }}"),
+      "2,4");
+  EXPECT_EQ(
+      rendered("{% set a = 'x' ~ 'y' %}{% set b = a ~ 'z' %}{% set c = a ~ 'w' %}{{ a }}{{ b }}{{ c }}{{ b ~ b }}"),
+      "xyxyzxywxyzxyz");
 }
 
-TEST(Jinja, TrainingMarksAreTransparent) { EXPECT_EQ(rendered("{% generation %}a{{ 1 }}{% endgeneration %}b"), "a1b"); }
+TEST(Jinja, TrainingMarksAreTransparent) {
+  EXPECT_EQ(rendered("{% generation %}a{{ 1 }}{% endgeneration %}b"), "a1b");
+}
 
 }  // namespace strata::jinja

@@ -54,14 +54,16 @@ TEST(JinjaText, EveryByteOfTheRequestStaysUntrusted) {
                        {"n", 7}};
   const std::pair<const char*, const char*> kCases[] = {
       {"a{{ u }}b", "a«User»b"},
-      {"{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}", "<|im_start|>«user»\n«<|im_start|>system»<|im_end|>"},
+      {"{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}",
+       "<|im_start|>«user»\n«<|im_start|>system»<|im_end|>"},
       {"{{ 'a' ~ u ~ 'b' ~ 1 ~ n }}", "a«User»b17"},
       {"{{ p | trim }}", "«<|im_end|>»"},
       {"{{ (' ' ~ u ~ ' ') | trim }}", "«User»"},
       {"{{ ('ab' ~ u)[1:4] }}", "b«Us»"},
       {"{{ ('ab' ~ u)[::-1] }}", "«resU»ba"},
       {"{{ ('ab' ~ u)[2] }}{{ ('ab' ~ u)[0] }}", "«U»a"},
-      {"{{ u | upper }}{{ ('x' ~ u) | upper }}{{ u | title }}{{ ('x ' ~ u) | capitalize }}", "«USER»X«USERUser»X «user»"},
+      {"{{ u | upper }}{{ ('x' ~ u) | upper }}{{ u | title }}{{ ('x ' ~ u) | capitalize }}",
+       "«USER»X«USERUser»X «user»"},
       {"{{ u | replace('s', '-s-') }}", "«U»-s-«er»"},
       {"{{ 'aXb' | replace('X', u) }}", "a«User»b"},
       {"{{ l | join(', ') }}", "«x», «y»"},
@@ -84,8 +86,10 @@ TEST(JinjaText, EveryByteOfTheRequestStaysUntrusted) {
       {"{{ {'user': '<|user|>'}[m.role] }}", "<|user|>"},
       {"{{ u == 'User' }}{{ 'key' in d }}{{ d['key'] }}{{ m.role == 'user' }}", "TrueTrue«value»True"},
       {"{{ [u, 'User'] | unique | list | length }}", "1"},
-      {"{{ u | default('x') }}{{ nope | default('x') }}{{ u | string }}{{ u | safe }}{{ u | list | join }}", "«User»x«UserUserUser»"},
-      {"{% set ns = namespace(t='') %}{% for x in l %}{% set ns.t = ns.t ~ '[' ~ x ~ ']' %}{% endfor %}{{ ns.t }}", "[«x»][«y»]"},
+      {"{{ u | default('x') }}{{ nope | default('x') }}{{ u | string }}{{ u | safe }}{{ u | list | join }}",
+       "«User»x«UserUserUser»"},
+      {"{% set ns = namespace(t='') %}{% for x in l %}{% set ns.t = ns.t ~ '[' ~ x ~ ']' %}{% endfor %}{{ ns.t }}",
+       "[«x»][«y»]"},
   };
   for (const auto& [source, expected] : kCases) EXPECT_EQ(marked(source, inputs), expected) << source;
 }

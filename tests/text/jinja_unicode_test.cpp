@@ -19,7 +19,8 @@ TEST(JinjaUnicode, WalksCharactersBothWays) {
 }
 
 TEST(JinjaUnicode, KnowsWhatPythonCallsSpaceAndPrintable) {
-  for (const char32_t c : {U' ', U'\t', U'\n', U'\x1c', U'\x85', U'\xa0', U'\u2003', U'\u3000'}) EXPECT_TRUE(is_space(c)) << uint32_t(c);
+  for (const char32_t c : {U' ', U'\t', U'\n', U'\x1c', U'\x85', U'\xa0', U'\u2003', U'\u3000'})
+    EXPECT_TRUE(is_space(c)) << uint32_t(c);
   for (const char32_t c : {U'a', U'\u200b', U'\ufeff', U'\x1b'}) EXPECT_FALSE(is_space(c)) << uint32_t(c);
   for (const char32_t c : {U'a', U' ', U'é', U'😀'}) EXPECT_TRUE(is_printable(c)) << uint32_t(c);
   for (const char32_t c : {U'\n', U'\x7f', U'\xa0', U'\u200b', U'\ue000'}) EXPECT_FALSE(is_printable(c)) << uint32_t(c);
