@@ -66,7 +66,9 @@ class Evaluation {
       scores.add(nll);
       read_tokens += n;
       at += n;
-      if (interrupted()) return {Code::cancelled, fmt::format("interrupted after {}", plural(read_tokens, "token"))};
+      if (interrupted())
+        return {Code::cancelled, fmt::format("interrupted after {}, perplexity {:.4g} so far",
+                                             plural(read_tokens, "token"), scores.perplexity())};
     }
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
     read_bytes_ = end;

@@ -63,7 +63,7 @@ Result<std::vector<TokenId>> tokens_of(const Options& options, const std::string
 class Answer : public Sink {
  public:
   Answer(const Tokenizer& tokenizer, bool show, Log& log)
-      : tokenizer_(tokenizer), decoder_(tokenizer, Control::hide), show_(show), log_(log), start_s_(log.now_s()) {}
+      : decoder_(tokenizer, Control::hide), show_(show), log_(log), start_s_(log.now_s()) {}
 
   void on_prompt(int done, int total) override {
     log_.progress({"reading the prompt", static_cast<uint64_t>(done), static_cast<uint64_t>(total), "token",
@@ -98,7 +98,6 @@ class Answer : public Sink {
     if (output.ok()) output = write_stream(Stream::out, piece);
   }
 
-  const Tokenizer& tokenizer_;
   StreamDecoder decoder_;
   bool show_;
   Log& log_;
