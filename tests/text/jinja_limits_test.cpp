@@ -79,7 +79,7 @@ TEST(JinjaLimits, RecursionOfMacrosAndValuesEnds) {
 
 TEST(JinjaLimits, DeepRequestDataFails) {
   Json deep = 1;
-  for (int i = 0; i < 5000; ++i) deep = Json::array({std::move(deep)});
+  for (int i = 0; i < 1000; ++i) deep = Json::array({std::move(deep)});
   EXPECT_EQ(rendered("{{ x }}", {{"x", deep}}), "error: chat template: data nested deeper than 400 levels");
 }
 
