@@ -134,7 +134,10 @@ Json value_json(const Gguf& file, std::string_view key, const GgufValue& value) 
   }
   if (value.type == GgufType::string) return *file.get_string(key);
   if (value.type == GgufType::boolean) return *file.get_bool(key);
-  if (real) return *file.get_number(key);
+  if (real) {  // what is not finite has no number in JSON
+    const Result<double> n = file.get_number(key);
+    return n.ok() ? Json(*n) : Json(file.value_text(value, kValueChars));
+  }
   if (const Result<uint64_t> n = file.get_u64(key); n.ok()) return *n;
   return *file.get_int(key, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
 }

@@ -43,7 +43,7 @@ def golden(name):
 
 
 def gguf(keys=(), tensors=()):
-    """A small GGUF file: keys are (name, string or int or list of strings), tensors are (name, n) of n float32 zeros."""
+    """A small GGUF file: keys are (name, string, int, float or list of strings), tensors are (name, n) of n float32 zeros."""
     def text(s):
         return struct.pack("<Q", len(s.encode())) + s.encode()
 
@@ -52,6 +52,8 @@ def gguf(keys=(), tensors=()):
             return struct.pack("<I", 8) + text(v)
         if isinstance(v, list):
             return struct.pack("<IIQ", 9, 8, len(v)) + b"".join(text(s) for s in v)
+        if isinstance(v, float):
+            return struct.pack("<If", 6, v)
         return struct.pack("<II", 4, v)
 
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(text(k) + value(v) for k, v in keys)
@@ -441,6 +443,11 @@ class InfoTest(CommandTest):
         self.assertTrue(out["runnable"])
         self.assertEqual(out["plan"]["max_context"], 1024)
         self.assertEqual(out["plan"]["kv"], "f32")
+
+    def test_numbers_that_are_not_finite_are_shown(self):
+        path = self.put("odd.gguf", gguf([("some.scale", float("nan")), ("some.limit", float("-inf")), ("some.half", 0.5)]))
+        self.assertRegex(self.runs("info", path).out, r"some\.scale +nan\n +some\.limit +-inf\n")
+        self.assertEqual(json.loads(self.runs("info", "--json", path).out)["keys"], {"some.scale": "nan", "some.limit": "-inf", "some.half": 0.5})
 
     def test_parts_of_a_model_are_described_with_the_reason_why_they_cannot_run(self):
         self.assertIn("cannot run alone: it is the draft head of a model", self.runs("info", DRAFT).out)
