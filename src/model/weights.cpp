@@ -9,16 +9,16 @@ namespace strata {
 namespace {
 
 Result<const Architecture*> architecture_of(const Gguf& file) {
-  const auto name = file.get_string("general.architecture");
-  if (!name.ok()) {
+  if (file.find("general.architecture") == nullptr) {
     return Status(
         Code::unsupported,
-        fmt::format("{}: no architecture key: this is a part of a split model, not a model", file.file_name()),
-        "name the first shard, with the other shards beside it");
+        fmt::format("{}: no architecture key (general.architecture), so it is no model by itself", file.file_name()),
+        "if it is a part of a model, name the model's main file");
   }
-  const Architecture* arch = find_architecture(*name);
+  ASSIGN_OR_RETURN(const std::string_view name, file.get_string("general.architecture"));
+  const Architecture* arch = find_architecture(name);
   if (arch == nullptr) {
-    return Status(Code::unsupported, fmt::format("{}: architecture '{}' is not supported", file.file_name(), *name),
+    return Status(Code::unsupported, fmt::format("{}: architecture '{}' is not supported", file.file_name(), name),
                   "this build runs: " + architecture_names());
   }
   return arch;

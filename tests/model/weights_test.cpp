@@ -189,13 +189,16 @@ TEST(LoadModel, AFileThatIsNoModelSaysSo) {
   part.erase("general.architecture");
   part.write(dir.path("part.gguf"));
   const Status no_key = load_model(dir.path("part.gguf"), "").status();
-  EXPECT_TRUE(contains(no_key.text(), "part.gguf: no architecture key")) << no_key.text();
+  EXPECT_EQ(no_key.text(),
+            "part.gguf: no architecture key (general.architecture), so it is no model by itself; if it is a part of a "
+            "model, name the model's main file");
 
   TinyModel number;
   number.erase("general.architecture");
   number.set<uint32_t>("general.architecture", 4);
   number.write(dir.path("number.gguf"));
-  EXPECT_FALSE(load_model(dir.path("number.gguf"), "").ok());
+  const Status wrong_type = load_model(dir.path("number.gguf"), "").status();
+  EXPECT_TRUE(contains(wrong_type.text(), "key 'general.architecture' is u32, expected string")) << wrong_type.text();
 }
 
 TEST(LoadModel, ADraftFileThatDoesNotFitSaysWhy) {
