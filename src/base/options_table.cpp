@@ -226,11 +226,11 @@ constexpr OptionSpec kOptions[] = {
     {.name = "chunk-rows",
      .type = integer,
      .value = "N",
-     .automatic = "from the model and the memory",
+     .automatic = "512, or the whole context where that is shorter",
      .unit = "tokens",
      .min = 1,
      .max = 65536,
-     .help = "prompt tokens that are read in one step",
+     .help = "prompt tokens that are read in one step; fewer than 8 count as 8",
      .group = debug,
      .commands = kPlanning},
 };
