@@ -25,7 +25,7 @@ struct SavedRecord {
   uint64_t identity = 0;
 };
 
-// FNV-1a over 8-byte words, then bytes: fast enough to follow a disk and sensitive to every bit.
+// Multiplies and folds one 8-byte word after another; the last word is filled up with zeros. Sensitive to every bit.
 class Checksum {
  public:
   void add(std::span<const std::byte> bytes) {
