@@ -307,7 +307,7 @@ TEST(MemoryPlan, HasPagesForAFullContextWithEveryMark) {
   const auto pages = PagePool::create(memory, kv_geometry(c, plan.kv), plan.n_pages).value();
   const auto s =
       Sequence::create(*pages, running_geometry(c), {plan.max_context, plan.chunk_rows}, [](SequenceView&) {}).value();
-  for (int step = 0; s->room() > 0; ++step) {
+  while (s->room() > 0) {
     const TokenRecord row = TokenRecord::text(TokenId(1), s->next_position(), RowRole::generated);
     ASSERT_TRUE(s->begin(std::span(&row, 1)).ok()) << "at " << s->length() << " of 300 tokens";
     s->commit(1);
