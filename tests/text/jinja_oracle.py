@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Renders the cases of tests/data/templates/cases.jsonl with jinja2, as model templates are rendered.
+"""Renders the cases of tests/data/templates/cases.jsonl with jinja2, as model templates are rendered. A case names its
+template in full, in a file, or in a model file (the bundled one).
 
 Prints one JSON object per case and line: {"text": ...} or {"error": ...}. With --write it stores the outcomes in the file instead.
 Exits with 77 where jinja2 is not installed.
@@ -7,6 +8,7 @@ Exits with 77 where jinja2 is not installed.
 import datetime
 import json
 import pathlib
+import struct
 import sys
 
 try:
@@ -32,10 +34,36 @@ def environment():
     return env
 
 
+def template_of_model(path):
+    """The value of tokenizer.chat_template in a GGUF file, which is a string."""
+    with open(path, "rb") as file:
+        def text():
+            return file.read(struct.unpack("<Q", file.read(8))[0])
+
+        def skip(kind, count):
+            for _ in range(count if kind == 8 else 0):
+                text()
+            file.seek(0 if kind == 8 else count * [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8][kind], 1)
+
+        n_keys = struct.unpack("<4sIQQ", file.read(24))[3]
+        for _ in range(n_keys):
+            name, kind = text(), struct.unpack("<I", file.read(4))[0]
+            if name == b"tokenizer.chat_template":
+                return text().decode()
+            skip(*(struct.unpack("<IQ", file.read(12)) if kind == 9 else (kind, 1)))
+    raise KeyError(f"{path} has no chat template")
+
+
+def source_of(folder, case):
+    if "template" in case:
+        return case["template"]
+    path = folder / case["file"]
+    return template_of_model(path) if path.suffix == ".gguf" else path.read_text()
+
+
 def outcome(env, folder, case):
-    source = case["template"] if "template" in case else (folder / case["file"]).read_text()
     try:
-        return {"text": env.from_string(source).render(**case.get("inputs", {}))}
+        return {"text": env.from_string(source_of(folder, case)).render(**case.get("inputs", {}))}
     except Exception as e:  # any failure of a template is an outcome
         return {"error": f"{type(e).__name__}: {e}"}
 

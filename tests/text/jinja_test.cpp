@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/gguf.h"
 #include "text/jinja_case.h"
 
 namespace strata::jinja {
@@ -35,8 +36,10 @@ const std::vector<Json>& cases() {
 }
 
 std::string source_of(const Json& one) {
-  return one.contains("template") ? one["template"].get<std::string>()
-                                  : read_text(kFolder + one["file"].get<std::string>());
+  if (one.contains("template")) return one["template"].get<std::string>();
+  const std::string path = kFolder + one["file"].get<std::string>();
+  if (!path.ends_with(".gguf")) return read_text(path);
+  return std::string(Gguf::open(path).value().get_string("tokenizer.chat_template").value());
 }
 
 // Templates of the group give the text that jinja2 gives, and fail where it fails.
@@ -93,6 +96,9 @@ TEST(JinjaMethods, DoWhatTheyDoInPython) {
 }
 TEST(Jinja, RendersWholeChatTemplatesLikeJinja2) {
   check_group("templates");
+}
+TEST(Jinja, RendersTheBundledModelsTemplateLikeJinja2) {
+  check_group("bundled");
 }
 
 TEST(Jinja, StoredOutcomesAreThoseOfTheInstalledJinja2) {
