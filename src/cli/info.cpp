@@ -148,8 +148,10 @@ std::string as_json(const Gguf& file, const Result<Inspection>& inspection) {
   out["files"] = file.n_shards();
   out["bytes"] = file.file_bytes();
   out["values"] = total_values(file);
-  out["keys"] = Json::object();
-  for (const std::string_view key : file.keys()) out["keys"][std::string(key)] = value_json(file, key, *file.find(key));
+  Json::object_t keys;  // filled from behind: no two keys are the same, and looking each one up takes its time
+  for (const std::string_view key : file.keys())
+    keys.emplace_back(std::string(key), value_json(file, key, *file.find(key)));
+  out["keys"] = std::move(keys);
   out["tensors"] = Json::array();
   for (const GgufTensor& t : file.tensors()) {
     Json shape = Json::array();
