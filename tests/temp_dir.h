@@ -35,7 +35,8 @@ class TempDir {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   size_t entries() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
+    return static_cast<size_t>(
+        std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
   }
 
  private:

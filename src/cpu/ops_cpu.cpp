@@ -11,8 +11,12 @@ std::unique_ptr<Ops> make_cpu_ops(WorkerPool& pool) {
   return std::make_unique<CpuOps>(pool, *available_kernels().front());
 }
 
+size_t cpu_scratch_bytes(const OpsShapes& shapes, int n_threads) {
+  return shared_scratch_bytes(shapes) + thread_scratch_bytes(shapes) * static_cast<size_t>(n_threads);
+}
+
 size_t CpuOps::scratch_bytes(const OpsShapes& shapes) const {
-  return shared_scratch_bytes(shapes) + thread_scratch_bytes(shapes) * static_cast<size_t>(shop_.pool.n_threads());
+  return cpu_scratch_bytes(shapes, shop_.pool.n_threads());
 }
 
 Status CpuOps::reserve(const OpsShapes& shapes) {

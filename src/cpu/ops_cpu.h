@@ -18,6 +18,7 @@ class CpuOps final : public Ops {
   CpuOps(WorkerPool& pool, const Kernels& kernels) : shop_{pool, kernels} {}
 
   const char* name() const override { return "cpu"; }
+  const char* isa() const override { return shop_.kernels.isa; }
   Memory& memory() override { return memory_; }
   Status reserve(const OpsShapes& shapes) override;
   size_t scratch_bytes(const OpsShapes& shapes) const override;
@@ -64,5 +65,6 @@ class CpuOps final : public Ops {
 
 // With the best kernels of this processor. The pool must outlive the operations, which use it alone.
 std::unique_ptr<Ops> make_cpu_ops(WorkerPool& pool);
+size_t cpu_scratch_bytes(const OpsShapes& shapes, int n_threads);  // what reserve allocates
 
 }  // namespace strata

@@ -18,9 +18,11 @@ Device make_device(const std::string& name, int threads) {
 }
 
 ScratchFn scratch_of(const std::string& device, int threads) {
-  // Every thread has scratch of its own, so the number matters; the pool itself is not needed to count.
-  auto d = std::make_shared<Device>(make_device(device, threads));
-  return [d](const OpsShapes& shapes) { return d->ops->scratch_bytes(shapes); };
+  if (device == "plain") {
+    return
+        [ops = std::shared_ptr<Ops>(make_plain_ops())](const OpsShapes& shapes) { return ops->scratch_bytes(shapes); };
+  }
+  return [threads](const OpsShapes& shapes) { return cpu_scratch_bytes(shapes, threads); };
 }
 
 }  // namespace strata

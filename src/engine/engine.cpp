@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "base/hash.h"
 #include "engine/device_choice.h"
 #include "engine/forward.h"
 #include "engine/scheduler.h"
@@ -23,10 +24,9 @@ double now_s() {
 }
 
 uint64_t hash_logits(MatF32 row) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(row.data);
-  uint64_t h = 0xcbf29ce484222325ULL;
-  for (size_t i = 0; i < static_cast<size_t>(row.cols) * sizeof(float); ++i) h = (h ^ bytes[i]) * 0x100000001b3ULL;
-  return h;
+  Hash64 hash;
+  hash.add(row.data, static_cast<size_t>(row.cols) * sizeof(float));
+  return hash.value();
 }
 
 ModelFacts facts_of(const Model& model) {
@@ -152,7 +152,7 @@ void Engine::Parts::start(Active& a) {
   const auto& prompt = a.request.prompt;
   const auto known = sequence->records();
   size_t same = 0;
-  while (same < known.size() && same + 1 < prompt.size() && known[same].token == prompt[same]) ++same;
+  while (same < known.size() && same + 1 < prompt.size() && known[same].identity == text_identity(prompt[same])) ++same;
   a.unread = sequence->rewind(static_cast<Pos>(same));
   a.timings.prompt_tokens = static_cast<int>(prompt.size());
   a.timings.cached_tokens = sequence->length();
@@ -222,8 +222,9 @@ bool Engine::Parts::read_prompt(Active& a) {
   }
   // The last cut inside a prompt is where a follow-up that changes its end can go back to.
   if (static_cast<int>(rest.size()) > plan.chunk_rows || sequence->length() % kCutTokens != 0) return false;
-  Status marked = sequence->mark(kMarks);
-  return marked.ok() ? false : fail(a, std::move(marked));
+  // One that cannot be kept costs a later prompt time, never this one its answer.
+  [[maybe_unused]] const Status marked = sequence->mark(kMarks);
+  return false;
 }
 
 // One window: the last drawn token and what the draft head proposes after it. Rows are kept as far as the draws agree.
@@ -289,6 +290,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options, const
   report("allocating", 0.8);
   parts->device = make_device(options.device, parts->plan.threads);
   parts->max_drafts = options.max_drafts;
+  if (options.device != "plain") {
+    parts->plan.choices.push_back(fmt::format("{} kernels: the best this processor has", parts->device.ops->isa()));
+  }
   RETURN_IF_ERROR(parts->allocate());
   report("ready", 1.0);
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));

@@ -137,7 +137,9 @@ Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const En
       return Status(
           Code::out_of_memory,
           fmt::format("a context of {} tokens needs {:.0f} MiB, {:.0f} MiB can be used", wish, mib(need), mib(have)),
-          fits >= kPageTokens ? fmt::format("--max-context {} fits", fits) : "close other programs");
+          fits >= kPageTokens         ? fmt::format("--max-context {} fits", fits)
+          : machine.ram_limit.empty() ? "close other programs"
+                                      : "raise the memory limit that this process runs under");
     }
     fill_lines(model, scratch, fits, plan);
     plan.choices.push_back(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/hash.h"
 #include "model/architecture.h"
 
 namespace strata {
@@ -31,28 +32,6 @@ void note_unused(const TensorBinder& binder, const Gguf& file, Model& model) {
       fmt::format("{}: {} tensors are not used, the first is {}", file.file_name(), unused.size(), unused.front()));
 }
 
-Status bind_draft_file(const Architecture& arch, const std::string& path, Model& model) {
-  ASSIGN_OR_RETURN(Gguf opened, Gguf::open(path));
-  model.draft_file = std::make_shared<const Gguf>(std::move(opened));
-  ASSIGN_OR_RETURN(const Architecture* draft_arch, architecture_of(*model.draft_file));
-  if (draft_arch != &arch) {
-    return {Code::invalid_argument,
-            fmt::format("{}: a draft head for '{}'", model.draft_file->file_name(), draft_arch->name),
-            fmt::format("the model is '{}'", arch.name)};
-  }
-  if (!arch.has_draft(*model.draft_file)) {
-    return {Code::invalid_argument, fmt::format("{}: holds no draft head", model.draft_file->file_name()),
-            "give --mtp the draft head that was published for this model"};
-  }
-  RETURN_IF_ERROR(arch.read_draft_config(*model.draft_file, model.config));
-  TensorBinder binder(*model.draft_file, model.small);
-  arch.bind_draft(binder, model, model.draft.emplace());
-  RETURN_IF_ERROR(binder.status());
-  model.float_bytes += binder.float_bytes();
-  note_unused(binder, *model.draft_file, model);
-  return {};
-}
-
 uint64_t weight_bytes(const Weight& w) {
   return w ? w.bytes() : 0;
 }
@@ -73,57 +52,70 @@ uint64_t block_bytes(const Block& b, const ModelConfig& c) {
   return n + static_cast<uint64_t>(b.config.n_experts_used) * b.experts.bytes_each(c.d_model, b.config.expert_width);
 }
 
-class Fnv {
- public:
-  void add(const void* data, size_t n) {
-    const auto* p = static_cast<const unsigned char*>(data);
-    for (size_t i = 0; i < n; ++i) hash_ = (hash_ ^ p[i]) * 0x100000001b3ULL;
-  }
-  template <class T>
-  void add(const T& value) {
-    add(&value, sizeof value);
-  }
-  uint64_t hash() const { return hash_; }
-
- private:
-  uint64_t hash_ = 0xcbf29ce484222325ULL;
-};
-
-void hash_file(const Gguf& file, const std::string& prefix, Fnv& fnv) {
+void hash_file(const Gguf& file, const std::string& prefix, Hash64& hash) {
   for (const std::string_view key : file.keys()) {
     if (!key.starts_with(prefix)) continue;
     const GgufValue& value = *file.find(key);
-    fnv.add(key.data(), key.size());
-    fnv.add(value.data, value.bytes);
+    hash.add(key.data(), key.size());
+    hash.add(value.data, value.bytes);
   }
   for (const GgufTensor& t : file.tensors()) {
-    fnv.add(t.name.data(), t.name.size());
-    fnv.add(t.type);
-    fnv.add(t.shape.ne.data(), sizeof t.shape.ne);
+    hash.add(t.name.data(), t.name.size());
+    hash.add(t.type);
+    hash.add(t.shape.ne.data(), sizeof t.shape.ne);
     const size_t sample = std::min<size_t>(t.bytes, 64);
-    fnv.add(t.data, sample);
-    fnv.add(t.data + t.bytes - sample, sample);
+    hash.add(t.data, sample);
+    hash.add(t.data + t.bytes - sample, sample);
   }
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const Model>> load_model(const std::string& path, const std::string& draft_path) {
-  ASSIGN_OR_RETURN(Gguf opened, Gguf::open(path));
+Result<std::shared_ptr<Model>> bind_trunk(Gguf file, bool with_draft) {
   auto model = std::make_shared<Model>();
-  model->file = std::make_shared<const Gguf>(std::move(opened));
+  model->file = std::make_shared<const Gguf>(std::move(file));
   ASSIGN_OR_RETURN(const Architecture* arch, architecture_of(*model->file));
   ASSIGN_OR_RETURN(model->config, arch->read_config(*model->file));
   TensorBinder binder(*model->file, model->small);
   arch->bind(binder, *model);
-  if (draft_path.empty() && arch->has_draft(*model->file)) {
+  if (with_draft && arch->has_draft(*model->file)) {
     RETURN_IF_ERROR(arch->read_draft_config(*model->file, model->config));
     arch->bind_draft(binder, *model, model->draft.emplace());
   }
   RETURN_IF_ERROR(binder.status());
   model->float_bytes += binder.float_bytes();
   note_unused(binder, *model->file, *model);
-  if (!draft_path.empty()) RETURN_IF_ERROR(bind_draft_file(*arch, draft_path, *model));
+  return model;
+}
+
+Status bind_draft(Gguf file, Model& model) {
+  model.draft_file = std::make_shared<const Gguf>(std::move(file));
+  ASSIGN_OR_RETURN(const Architecture* arch, architecture_of(*model.draft_file));
+  if (arch->name != model.config.architecture) {
+    return {Code::invalid_argument,
+            fmt::format("{}: a draft head for '{}'", model.draft_file->file_name(), arch->name),
+            fmt::format("the model is '{}'", model.config.architecture)};
+  }
+  if (!arch->has_draft(*model.draft_file)) {
+    return {Code::invalid_argument, fmt::format("{}: holds no draft head", model.draft_file->file_name()),
+            "give --mtp the draft head that was published for this model"};
+  }
+  RETURN_IF_ERROR(arch->read_draft_config(*model.draft_file, model.config));
+  TensorBinder binder(*model.draft_file, model.small);
+  arch->bind_draft(binder, model, model.draft.emplace());
+  RETURN_IF_ERROR(binder.status());
+  model.float_bytes += binder.float_bytes();
+  note_unused(binder, *model.draft_file, model);
+  return {};
+}
+
+Result<std::shared_ptr<const Model>> load_model(const std::string& path, const std::string& draft_path) {
+  ASSIGN_OR_RETURN(Gguf file, Gguf::open(path));
+  ASSIGN_OR_RETURN(std::shared_ptr<Model> model, bind_trunk(std::move(file), draft_path.empty()));
+  if (!draft_path.empty()) {
+    ASSIGN_OR_RETURN(Gguf draft, Gguf::open(draft_path));
+    RETURN_IF_ERROR(bind_draft(std::move(draft), *model));
+  }
   return std::shared_ptr<const Model>(std::move(model));
 }
 
@@ -136,11 +128,11 @@ uint64_t bytes_per_token(const Model& model) {
 }
 
 uint64_t fingerprint(const Model& model) {
-  Fnv fnv;
+  Hash64 hash;
   const std::string prefix = model.config.architecture + ".";
-  hash_file(*model.file, prefix, fnv);
-  if (model.draft_file) hash_file(*model.draft_file, prefix, fnv);
-  return fnv.hash();
+  hash_file(*model.file, prefix, hash);
+  if (model.draft_file) hash_file(*model.draft_file, prefix, hash);
+  return hash.value();
 }
 
 }  // namespace strata

@@ -77,6 +77,10 @@ struct Model {
 // draft_path may be "" (a draft head inside the trunk file is still found).
 Result<std::shared_ptr<const Model>> load_model(const std::string& path, const std::string& draft_path);
 
+// The two halves of load_model, for files that are open already. with_draft: binds a draft head in the trunk's file.
+Result<std::shared_ptr<Model>> bind_trunk(Gguf file, bool with_draft);
+Status bind_draft(Gguf file, Model& model);  // after a failure the model is of no use
+
 // Weight bytes read to compute one generated token (dense weights, used experts, head, table rows).
 uint64_t bytes_per_token(const Model& model);
 

@@ -88,6 +88,7 @@ class Ops {
  public:
   virtual ~Ops() = default;
   virtual const char* name() const = 0;  // "plain", "cpu"
+  virtual const char* isa() const = 0;   // the vector instructions it uses: "avx512"; "none" for the plain twin
   virtual Memory& memory() = 0;
   virtual Status reserve(const OpsShapes& shapes) = 0;              // once, before the first step
   virtual size_t scratch_bytes(const OpsShapes& shapes) const = 0;  // what reserve will allocate, for the memory plan

@@ -14,8 +14,8 @@ size_t PlainOps::scratch_bytes(const OpsShapes& shapes) const {
   const auto wide = static_cast<size_t>(shapes.d_model) * static_cast<size_t>(shapes.streams);
   const size_t hyper = 2 * wide + static_cast<size_t>(shapes.hyper_rank);
   const size_t ngram = 2 * wide + static_cast<size_t>(shapes.d_model + shapes.ngram_width);
-  const size_t experts = static_cast<size_t>(shapes.max_experts_used + 1) *
-                         static_cast<size_t>(shapes.d_model + 2 * shapes.max_expert_width);
+  const size_t experts = static_cast<size_t>(shapes.max_experts_used + 2) * static_cast<size_t>(shapes.d_model) +
+                         2 * static_cast<size_t>(shapes.max_expert_width);
   const size_t mixer = 3 * static_cast<size_t>(shapes.max_gdn_channels);
   const size_t per_row = std::max({hyper, ngram, experts, mixer});
   return sizeof(float) *

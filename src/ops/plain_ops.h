@@ -11,6 +11,7 @@ namespace strata {
 class PlainOps final : public Ops {
  public:
   const char* name() const override { return "plain"; }
+  const char* isa() const override { return "none"; }
   Memory& memory() override { return memory_; }
   Status reserve(const OpsShapes& shapes) override;
   size_t scratch_bytes(const OpsShapes& shapes) const override;

@@ -20,6 +20,15 @@ void on_interrupt(int) {
   g_interrupted.store(true, std::memory_order_relaxed);
 }
 
+// A page of a mapped file that cannot be had any more: nothing can go on without it, and only plain calls are allowed
+// here.
+void on_lost_page(int) {
+  constexpr std::string_view kText =
+      "strata: a file in use was cut short, or its disk failed; put the whole file back and start again\n";
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kText.data(), kText.size());
+  _exit(3);
+}
+
 const char* name_of(Stream stream) {
   return stream == Stream::in ? "standard input" : stream == Stream::out ? "standard output" : "standard error";
 }
@@ -33,6 +42,7 @@ void prepare_streams() {
     [[maybe_unused]] const int opened = ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGBUS, on_lost_page);
 }
 
 bool is_terminal(Stream stream) {

@@ -88,6 +88,7 @@ Status PageTable::make_writable(Pos length, int n) {
   const size_t before = ids_.size();
   const auto first = static_cast<size_t>(length / kPageTokens);
   const auto last = static_cast<size_t>((length + n - 1) / kPageTokens);
+  CHECK(first <= before, "page {} of {}: positions were left out", first, before);
   for (size_t i = first; i <= last; ++i) {
     if (i < ids_.size() && !pool_->shared(ids_[i])) continue;
     const auto fresh = pool_->allocate();

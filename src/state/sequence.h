@@ -17,6 +17,10 @@
 
 namespace strata {
 
+inline uint64_t text_identity(TokenId token) {
+  return static_cast<uint64_t>(token.v);
+}
+
 // What a sequence remembers of a token; a token that is read again gets the role it had.
 struct TokenRecord {
   TokenId token;
@@ -25,7 +29,7 @@ struct TokenRecord {
   uint64_t identity = 0;  // for prefix matching: the id, or a picture's hash mixed with it
 
   static TokenRecord text(TokenId token, int position, RowRole role) {
-    return {token, role, {position, position, position}, static_cast<uint64_t>(token.v)};
+    return {token, role, {position, position, position}, text_identity(token)};
   }
   bool operator==(const TokenRecord&) const = default;
 };
@@ -61,7 +65,7 @@ class Sequence {
   // window has at most kMaxWindow rows, a chunk at most chunk_rows. Followed by commit, or by abandon if it never ran.
   Result<Segment> begin(std::span<const TokenRecord> rows);
   // Makes positions [first, first + n) writable for what goes along with the tokens (cells of a draft head): a segment
-  // to run, nothing to commit. first <= length().
+  // to run, nothing to commit. Positions beyond the length are reached without gaps.
   Result<Segment> reach(Pos first, int n);
   void commit(int n_keep);
   void abandon();

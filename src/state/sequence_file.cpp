@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/hash.h"
 #include "os/file.h"
 #include "state/sequence.h"
 
@@ -23,30 +24,6 @@ struct Header {
 struct SavedRecord {
   int32_t token = 0, role = 0, t = 0, h = 0, w = 0, padding = 0;
   uint64_t identity = 0;
-};
-
-// Multiplies and folds one 8-byte word after another; the last word is filled up with zeros. Sensitive to every bit.
-class Checksum {
- public:
-  void add(std::span<const std::byte> bytes) {
-    for (const std::byte b : bytes) {
-      word_ |= static_cast<uint64_t>(b) << (8 * n_);
-      if (++n_ == 8) mix();
-    }
-  }
-  uint64_t finish() {
-    if (n_ > 0) mix();
-    return hash_;
-  }
-
- private:
-  void mix() {
-    hash_ = (hash_ ^ word_) * 0x9E3779B97F4A7C15ULL;
-    hash_ ^= hash_ >> 29;
-    word_ = 0, n_ = 0;
-  }
-  uint64_t hash_ = 0x51AFD7ED558CCD25ULL, word_ = 0;
-  int n_ = 0;
 };
 
 template <class T>
@@ -111,9 +88,9 @@ class SequenceFile {
 Status SequenceFile::save(const std::string& path, uint64_t fingerprint) {
   s_.settle();
   ASSIGN_OR_RETURN(auto file, FileWriter::create(path));
-  Checksum sum;
+  Hash64 sum;
   const auto put = [&](std::span<const std::byte> bytes) {
-    sum.add(bytes);
+    sum.add(bytes.data(), bytes.size());
     return file->append(bytes);
   };
   RETURN_IF_ERROR(put(std::as_bytes(std::span(kMagic))));
@@ -132,7 +109,7 @@ Status SequenceFile::save(const std::string& path, uint64_t fingerprint) {
     s_.pool_.memory().copy(staging.data(), at, n);
     return put(staging);
   }));
-  const uint64_t checksum = sum.finish();
+  const uint64_t checksum = sum.value();
   RETURN_IF_ERROR(file->append(bytes_of(checksum)));
   return file->commit();
 }
@@ -168,11 +145,11 @@ Status SequenceFile::load(const std::string& path, uint64_t fingerprint) {
     return {Code::corrupt, fmt::format("{}: {} bytes, expected {}", name, bytes.size(), size),
             "the file is damaged or incomplete"};
   }
-  Checksum sum;
-  sum.add(bytes.first(bytes.size() - sizeof(uint64_t)));
+  Hash64 sum;
+  sum.add(bytes.data(), bytes.size() - sizeof(uint64_t));
   uint64_t stored = 0;
   std::memcpy(&stored, bytes.data() + bytes.size() - sizeof stored, sizeof stored);
-  if (sum.finish() != stored)
+  if (sum.value() != stored)
     return {Code::corrupt, fmt::format("{}: the checksum does not match", name), "the file is damaged"};
   Checkpoint loaded{static_cast<Pos>(h.length), {}, PageTable(s_.pool_), {}, {}};
   RETURN_IF_ERROR(parse_records(bytes.subspan(sizeof kMagic + sizeof h), name, loaded));

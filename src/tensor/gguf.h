@@ -27,7 +27,7 @@ inline constexpr uint64_t kGgufMinAlignment = 8, kGgufMaxAlignment = 1 << 20;
 
 // A value as it lies in the file; arrays stay undecoded until asked for. Arrays of arrays are refused at open.
 struct GgufValue {
-  GgufType type = GgufType::u8;     // element type for arrays
+  GgufType type = GgufType::u8;  // element type for arrays
   bool is_array = false;
   uint64_t count = 1;
   const std::byte* data = nullptr;  // first element; for strings: the length field of the first; not aligned
@@ -39,7 +39,7 @@ struct GgufTensor {
   DType type = DType::F32;
   Shape shape;
   int shard = 0;
-  uint64_t file_offset = 0;         // absolute, inside its shard
+  uint64_t file_offset = 0;  // absolute, inside its shard
   size_t bytes = 0;
   const std::byte* data = nullptr;  // mapped
 };
@@ -67,16 +67,16 @@ class Gguf {
 
   // Keys. `find` is null when absent; typed getters fail with file, key, expected and actual type.
   const GgufValue* find(std::string_view key) const;
-  Result<uint64_t> get_u64(std::string_view key) const;        // any unsigned or non-negative signed integer type
+  Result<uint64_t> get_u64(std::string_view key) const;  // any unsigned or non-negative signed integer type
   Result<int64_t> get_int(std::string_view key, int64_t min, int64_t max) const;
-  Result<double> get_number(std::string_view key) const;       // f32, f64 (finite) or an integer
+  Result<double> get_number(std::string_view key) const;  // f32, f64 (finite) or an integer
   Result<bool> get_bool(std::string_view key) const;
   Result<std::string_view> get_string(std::string_view key) const;
   Result<std::vector<uint64_t>> get_u64_array(std::string_view key) const;  // u32, u64, non-negative i32, i64, or bool
   Result<std::vector<int64_t>> get_int_array(std::string_view key) const;   // any integer or bool element type
   Result<std::vector<int32_t>> get_i32_array(std::string_view key) const;   // i32 and nothing else
   Result<std::vector<std::string_view>> get_string_array(std::string_view key) const;
-  std::vector<std::string_view> keys() const;                  // in file order
+  std::vector<std::string_view> keys() const;                              // in file order
   std::string value_text(const GgufValue& value, size_t max_chars) const;  // for people; long values are cut with "..."
 
   // Tensors of all shards, in file order.
@@ -84,20 +84,20 @@ class Gguf {
   const GgufTensor* find_tensor(std::string_view name) const;
 
   const std::string& path() const { return shards_.front().path; }
-  std::string file_name() const;                               // without directories: safe to publish
+  std::string file_name() const;  // without directories: safe to publish
   int n_shards() const { return static_cast<int>(shards_.size()); }
-  const MappedFile& shard(int i) const;                        // only of files that were opened
-  uint64_t file_bytes() const;                                 // all shards together
+  const MappedFile& shard(int i) const;  // only of files that were opened
+  uint64_t file_bytes() const;           // all shards together
   // Still the files that were opened: same size, inode and modification time (a model replaced in use is an error).
   Status unchanged() const;
 
  private:
   struct Shard {
     std::string path;
-    std::unique_ptr<MappedFile> file;                          // null when parsed from memory
+    std::unique_ptr<MappedFile> file;  // null when parsed from memory
     std::span<const std::byte> bytes;
   };
-  struct Loader;                                               // parses one shard into this object
+  struct Loader;  // parses one shard into this object
 
   static Result<Gguf> load(std::vector<Shard> shards);
   Result<const GgufValue*> array_of(std::string_view key, const char* expected) const;

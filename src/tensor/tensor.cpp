@@ -10,20 +10,38 @@ namespace strata {
 namespace {
 
 constexpr TypeTraits kTypes[] = {
-    {DType::F32, "F32", 1, 4},           {DType::F16, "F16", 1, 2},         {DType::BF16, "BF16", 1, 2},
-    {DType::Q4_0, "Q4_0", 32, 18},       {DType::Q4_1, "Q4_1", 32, 20},     {DType::Q5_0, "Q5_0", 32, 22},
-    {DType::Q5_1, "Q5_1", 32, 24},       {DType::Q8_0, "Q8_0", 32, 34},     {DType::Q2_K, "Q2_K", 256, 84},
-    {DType::Q3_K, "Q3_K", 256, 110},     {DType::Q4_K, "Q4_K", 256, 144},   {DType::Q5_K, "Q5_K", 256, 176},
-    {DType::Q6_K, "Q6_K", 256, 210},     {DType::IQ1_S, "IQ1_S", 256, 50},  {DType::IQ1_M, "IQ1_M", 256, 56},
-    {DType::IQ2_XXS, "IQ2_XXS", 256, 66}, {DType::IQ2_XS, "IQ2_XS", 256, 74}, {DType::IQ2_S, "IQ2_S", 256, 82},
-    {DType::IQ3_XXS, "IQ3_XXS", 256, 98}, {DType::IQ3_S, "IQ3_S", 256, 110}, {DType::IQ4_NL, "IQ4_NL", 32, 18},
-    {DType::IQ4_XS, "IQ4_XS", 256, 136}, {DType::Q2_0, "Q2_0", 64, 18},     {DType::MXFP4, "MXFP4", 32, 17},
+    {DType::F32, "F32", 1, 4},
+    {DType::F16, "F16", 1, 2},
+    {DType::BF16, "BF16", 1, 2},
+    {DType::Q4_0, "Q4_0", 32, 18},
+    {DType::Q4_1, "Q4_1", 32, 20},
+    {DType::Q5_0, "Q5_0", 32, 22},
+    {DType::Q5_1, "Q5_1", 32, 24},
+    {DType::Q8_0, "Q8_0", 32, 34},
+    {DType::Q2_K, "Q2_K", 256, 84},
+    {DType::Q3_K, "Q3_K", 256, 110},
+    {DType::Q4_K, "Q4_K", 256, 144},
+    {DType::Q5_K, "Q5_K", 256, 176},
+    {DType::Q6_K, "Q6_K", 256, 210},
+    {DType::IQ1_S, "IQ1_S", 256, 50},
+    {DType::IQ1_M, "IQ1_M", 256, 56},
+    {DType::IQ2_XXS, "IQ2_XXS", 256, 66},
+    {DType::IQ2_XS, "IQ2_XS", 256, 74},
+    {DType::IQ2_S, "IQ2_S", 256, 82},
+    {DType::IQ3_XXS, "IQ3_XXS", 256, 98},
+    {DType::IQ3_S, "IQ3_S", 256, 110},
+    {DType::IQ4_NL, "IQ4_NL", 32, 18},
+    {DType::IQ4_XS, "IQ4_XS", 256, 136},
+    {DType::Q2_0, "Q2_0", 64, 18},
+    {DType::MXFP4, "MXFP4", 32, 17},
     {DType::NVFP4, "NVFP4", 64, 36},
 };
 
 }  // namespace
 
-std::span<const TypeTraits> all_types() { return kTypes; }
+std::span<const TypeTraits> all_types() {
+  return kTypes;
+}
 
 const TypeTraits* find_type(uint32_t gguf_id) {
   const auto* it = std::find_if(std::begin(kTypes), std::end(kTypes),
@@ -32,7 +50,8 @@ const TypeTraits* find_type(uint32_t gguf_id) {
 }
 
 const TypeTraits* find_type(std::string_view name) {
-  const auto* it = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeTraits& t) { return t.name == name; });
+  const auto* it =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeTraits& t) { return t.name == name; });
   return it == std::end(kTypes) ? nullptr : it;
 }
 
@@ -42,7 +61,9 @@ const TypeTraits& traits(DType type) {
   return *t;
 }
 
-const char* type_name(DType type) { return traits(type).name; }
+const char* type_name(DType type) {
+  return traits(type).name;
+}
 
 Shape Shape::of(std::initializer_list<int64_t> dims) {
   CHECK(dims.size() >= 1 && dims.size() <= 4, "{} dimensions", dims.size());

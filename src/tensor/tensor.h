@@ -1,4 +1,5 @@
-// Types, shapes and views of tensors. Shapes are in file order: ne[0] is the fastest dimension (the input width of a matrix).
+// Types, shapes and views of tensors. Shapes are in file order: ne[0] is the fastest dimension (the input width of a
+// matrix).
 #pragma once
 
 #include <array>
@@ -15,22 +16,43 @@ namespace strata {
 
 // Numbers are the type ids of GGUF files.
 enum class DType : uint32_t {
-  F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8,
-  Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13, Q6_K = 14,
-  IQ2_XXS = 16, IQ2_XS = 17, IQ3_XXS = 18, IQ1_S = 19, IQ4_NL = 20, IQ3_S = 21, IQ2_S = 22, IQ4_XS = 23,
-  IQ1_M = 29, BF16 = 30, MXFP4 = 39, NVFP4 = 40, Q2_0 = 42,
+  F32 = 0,
+  F16 = 1,
+  Q4_0 = 2,
+  Q4_1 = 3,
+  Q5_0 = 6,
+  Q5_1 = 7,
+  Q8_0 = 8,
+  Q2_K = 10,
+  Q3_K = 11,
+  Q4_K = 12,
+  Q5_K = 13,
+  Q6_K = 14,
+  IQ2_XXS = 16,
+  IQ2_XS = 17,
+  IQ3_XXS = 18,
+  IQ1_S = 19,
+  IQ4_NL = 20,
+  IQ3_S = 21,
+  IQ2_S = 22,
+  IQ4_XS = 23,
+  IQ1_M = 29,
+  BF16 = 30,
+  MXFP4 = 39,
+  NVFP4 = 40,
+  Q2_0 = 42,
 };
 
 struct TypeTraits {
   DType type;
-  const char* name;   // as printed and typed: "IQ3_XXS"
-  int block_elems;    // a row is a whole number of blocks
+  const char* name;  // as printed and typed: "IQ3_XXS"
+  int block_elems;   // a row is a whole number of blocks
   int block_bytes;
 };
 
 std::span<const TypeTraits> all_types();
-const TypeTraits* find_type(uint32_t gguf_id);          // null: a type this build does not know
-const TypeTraits* find_type(std::string_view name);     // exact, upper case
+const TypeTraits* find_type(uint32_t gguf_id);       // null: a type this build does not know
+const TypeTraits* find_type(std::string_view name);  // exact, upper case
 const TypeTraits& traits(DType type);
 const char* type_name(DType type);
 
@@ -74,10 +96,10 @@ enum class Place : uint8_t { host, pinned, device };
 // A matrix where it lives: shape.ne[0] inputs, shape.ne[1] outputs. Empty when data is null.
 struct Weight {
   DType type = DType::F32;
-  int64_t cols = 0;              // inputs
-  int64_t rows = 0;              // outputs
+  int64_t cols = 0;  // inputs
+  int64_t rows = 0;  // outputs
   const std::byte* data = nullptr;
-  float scale = 1.0f;            // external factor of NVFP4 tensors, 1 otherwise
+  float scale = 1.0f;  // external factor of NVFP4 tensors, 1 otherwise
   Place place = Place::host;
 
   explicit operator bool() const { return data != nullptr; }

@@ -16,7 +16,8 @@ TEST(Json, RefusesDeepNestingWithoutRecursing) {
 }
 
 TEST(Json, NamesTheByteOfASyntaxError) {
-  EXPECT_NE(parse_json("{\"a\": }", "tools.json").status().text().find("tools.json: not valid JSON at byte 7"), std::string::npos);
+  EXPECT_NE(parse_json("{\"a\": }", "tools.json").status().text().find("tools.json: not valid JSON at byte 7"),
+            std::string::npos);
 }
 
 TEST(Json, RefusesANumberThatOverflows) {

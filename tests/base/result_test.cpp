@@ -44,7 +44,8 @@ TEST(Status, KeepsCodeAndHintWhenSeenFromFurtherOut) {
 
 TEST(Status, NamesEachCodeDifferently) {
   std::vector<std::string> names;
-  for (int code = 0; code <= static_cast<int>(Code::failed); ++code) names.push_back(code_name(static_cast<Code>(code)));
+  for (int code = 0; code <= static_cast<int>(Code::failed); ++code)
+    names.push_back(code_name(static_cast<Code>(code)));
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
 }

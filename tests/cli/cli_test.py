@@ -6,6 +6,7 @@ STRATA_BINARY names the program; without it the release build is used. The bundl
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -339,6 +340,19 @@ class StreamTest(CommandTest):
         running.stderr.close()
         self.assertEqual(running.wait(60), 1, err)
         self.assertTrue(err.endswith(b"strata: standard output: its reader has gone away\n"), err)
+
+    def test_a_model_cut_short_while_it_is_used_is_one_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model.gguf")
+            shutil.copy(MODEL, model)
+            command = [STRATA, "run", "--model", model, "--raw", "--temperature", "1", "--logit-bias", "0=-100", "Once"]
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                process.stdout.read(1)
+                os.truncate(model, 1_000_000)
+                process.stdout.read()
+                err = process.stderr.read().decode()
+            self.assertEqual(process.returncode, 3, err)
+            self.assertRegex(err.splitlines()[-1], r"^strata: .*(cut short|changed|size).*")
 
     def test_an_interrupt_ends_the_answer_cleanly(self):
         for json_flag in ([], ["--json"]):

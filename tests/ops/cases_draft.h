@@ -28,7 +28,8 @@ struct DraftShape {
   int streams, d_model;
   DType type;
 };
-inline constexpr DraftShape kDraftShapes[] = {{1, 8, DType::F32}, {4, 20, DType::F16}, {2, 64, DType::Q8_0}, {3, 256, DType::Q6_K}};
+inline constexpr DraftShape kDraftShapes[] = {
+    {1, 8, DType::F32}, {4, 20, DType::F16}, {2, 64, DType::Q8_0}, {3, 256, DType::Q6_K}};
 
 // The embedding is normed by itself, the residual by one root mean square over all its streams.
 inline void draft_inputs_meet_the_spec(Ops& ops, const Tolerance& tolerance) {
@@ -51,7 +52,8 @@ inline void draft_inputs_meet_the_spec(Ops& ops, const Tolerance& tolerance) {
         for (int i = 0; i < s.streams; ++i) {
           Vec want = embedding;
           want.insert(want.end(), hidden.begin() + i * d, hidden.begin() + (i + 1) * d);
-          expect_near(out.row(r * s.streams + i), want, tolerance.f32, fmt::format("row {} stream {} of {} x {}", r, i, s.streams, d));
+          expect_near(out.row(r * s.streams + i), want, tolerance.f32,
+                      fmt::format("row {} stream {} of {} x {}", r, i, s.streams, d));
         }
         ops.draft_inputs(m.w, std::span(&next[static_cast<size_t>(r)], 1), MatF32(wide.row(r), 1, wide_width), alone);
         expect_same_bits(alone.row(0), out.row(r * s.streams), s.streams * 2 * d, fmt::format("row {} alone", r));

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/hash.h"
 #include "state/fake_step.h"
 #include "state/sequence.h"
 #include "temp_dir.h"
@@ -178,14 +179,10 @@ TEST_F(SavedConversation, HugeCountsAreRefusedWithoutAllocating) {
 class Resealed : public SavedConversation {
  protected:
   static void seal(std::string& file) {
-    uint64_t hash = 0x51AFD7ED558CCD25ULL;
     const size_t n = file.size() - 8;
-    for (size_t i = 0; i < n; i += 8) {
-      uint64_t word = 0;
-      std::memcpy(&word, file.data() + i, std::min<size_t>(8, n - i));
-      hash = (hash ^ word) * 0x9E3779B97F4A7C15ULL;
-      hash ^= hash >> 29;
-    }
+    Hash64 sum;
+    sum.add(file.data(), n);
+    const uint64_t hash = sum.value();
     std::memcpy(file.data() + n, &hash, sizeof hash);
   }
 };
