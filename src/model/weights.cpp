@@ -92,8 +92,7 @@ Status bind_draft(Gguf file, Model& model) {
   model.draft_file = std::make_shared<const Gguf>(std::move(file));
   ASSIGN_OR_RETURN(const Architecture* arch, architecture_of(*model.draft_file));
   if (arch->name != model.config.architecture) {
-    return {Code::invalid_argument,
-            fmt::format("{}: a draft head for '{}'", model.draft_file->file_name(), arch->name),
+    return {Code::invalid_argument, fmt::format("{}: a draft head for '{}'", model.draft_file->file_name(), arch->name),
             fmt::format("the model is '{}'", model.config.architecture)};
   }
   if (!arch->has_draft(*model.draft_file)) {
