@@ -1,6 +1,6 @@
-// Any bytes either bind as a model or fail with a status. Everything that a bound model points at lies inside the input
-// or inside its own copies, whose size the input justifies. An input may hold a trunk and, after kSeparator, the file
-// of its draft head.
+// Any bytes either bind as a model or fail with a status. Everything that a bound model points at lies inside one
+// tensor of the input or inside its own copies, whose size the input justifies. An input may hold a trunk and, after
+// kSeparator, the file of its draft head.
 #include "model/weights.h"
 
 namespace {
@@ -14,8 +14,11 @@ constexpr uint64_t kMaxGrowth = 21;
 
 class Bounds {
  public:
-  Bounds(std::string_view input, const Model& model) : model_(model) {
-    add(input.data(), input.size());
+  explicit Bounds(const Model& model) : model_(model) {
+    for (const strata::Gguf* file : {model.file.get(), model.draft_file.get()}) {
+      if (file == nullptr) continue;
+      for (const strata::GgufTensor& t : file->tensors()) add(t.data, t.bytes);
+    }
     for (const auto& copy : model.copies) add(copy.data(), copy.size());
   }
 
@@ -41,7 +44,7 @@ class Bounds {
       const auto offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(place.data());
       if (offset <= place.size() && size <= place.size() - offset) return;
     }
-    CHECK(false, "{} bytes lie outside of the input", size);
+    CHECK(false, "{} bytes lie in no tensor", size);
   }
   void experts(const strata::ExpertTensors::Part& part, int64_t cols, int64_t rows, int n) const {
     const size_t each = strata::row_bytes(part.type, cols) * static_cast<size_t>(rows);
@@ -76,8 +79,8 @@ void Bounds::block(const strata::Block& b) const {
   experts(b.experts.down, b.config.expert_width, c.d_model, b.config.n_experts);
 }
 
-void check_model(const Model& model, std::string_view input) {
-  const Bounds bounds(input, model);
+void check_model(const Model& model) {
+  const Bounds bounds(model);
   for (const strata::Block& b : model.blocks) bounds.block(b);
   for (const Weight* w : {&model.embed, &model.head, &model.ngram_table}) bounds.weight(*w);
   bounds.hyper(model.output_hyper);
@@ -122,6 +125,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       return 0;
     }
   }
-  check_model(**model, input);
+  check_model(**model);
   return 0;
 }
