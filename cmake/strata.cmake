@@ -72,7 +72,8 @@ function(strata_finish_tests)
     target_precompile_headers(${binary} REUSE_FROM strata_gtest_pch)
     target_compile_options(${binary} PRIVATE ${test_options})
     target_compile_definitions(${binary} PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" STRATA_BINARY_DIR="${CMAKE_BINARY_DIR}")
-    gtest_discover_tests(${binary} NO_PRETTY_VALUES TEST_PREFIX "${room}/" DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+    gtest_discover_tests(${binary} NO_PRETTY_VALUES TEST_PREFIX "${room}/"
+      DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
       PROPERTIES LABELS "${labels}" TIMEOUT 900)
   endforeach()
 endfunction()
