@@ -61,7 +61,20 @@ void Log::error(const Status& status) {
   line(status.text());
 }
 
+void Log::stream(std::string_view piece) {
+  if (piece.empty()) return;
+  end_progress();
+  mid_line_ = !piece.ends_with('\n');
+  write_(piece);
+}
+
+void Log::end_stream() {
+  if (mid_line_) write_("\n");
+  mid_line_ = false;
+}
+
 void Log::line(const std::string& text) {
+  end_stream();
   std::string out = shown_ ? "\r\x1b[K" : "";
   shown_ = false;
   out += "strata: " + one_line(text, std::numeric_limits<size_t>::max()) + "\n";

@@ -38,6 +38,10 @@ class Log {
   void warning(const std::string& text);
   void error(const Status& status);
 
+  // Text that comes in pieces; what follows it starts on a line of its own.
+  void stream(std::string_view piece);
+  void end_stream();
+
   void progress(const Progress& progress);
   void end_progress();  // takes the line off a terminal
   double now_s() const { return clock_(); }
@@ -49,9 +53,10 @@ class Log {
   Clock clock_;
   bool in_place_;
   size_t columns_;
-  bool shown_ = false;    // a progress line stands on the terminal
-  bool started_ = false;  // progress since the last end_progress
-  double due_s_ = 0;      // no progress before this time
+  bool mid_line_ = false;  // a stream has not ended its line
+  bool shown_ = false;     // a progress line stands on the terminal
+  bool started_ = false;   // progress since the last end_progress
+  double due_s_ = 0;       // no progress before this time
 };
 
 }  // namespace strata

@@ -183,7 +183,7 @@ Status info_command(CommandContext& context) {
   ASSIGN_OR_RETURN(const std::string path, model_path(options.arguments().empty() ? "" : options.arguments().front()));
   ASSIGN_OR_RETURN(const Gguf file, open_model_file(path));
   EngineOptions engine_settings = engine_options(options, path);
-  engine_settings.mtp_path = draft_path(options, path);
+  engine_settings.mtp_path = options.text("mtp");
   if (options.given("max-context")) engine_settings.max_context = static_cast<int>(options.integer("max-context"));
   const Machine machine = read_machine();
   const Result<Inspection> inspection = inspect_model(engine_settings, machine);

@@ -122,13 +122,6 @@ EngineOptions engine_options(const Options& options, const std::string& path) {
   return engine;
 }
 
-std::string draft_path(const Options& options, const std::string& model) {
-  if (options.given("mtp")) return options.text("mtp");
-  if (file_name_of(model) != kBundled) return "";
-  const std::string beside = std::filesystem::path(model).replace_filename(kBundledDraft).string();
-  return is_file(beside) ? beside : "";
-}
-
 Result<ChatTemplate> open_template(const Gguf& file, const std::string& template_path) {
   std::string source, name = "the chat template of " + file.file_name();
   if (!template_path.empty()) {

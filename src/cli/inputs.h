@@ -36,9 +36,6 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, int32_t vocab, c
 
 EngineOptions engine_options(const Options& options, const std::string& path);
 
-// The draft head to use with a model: the named one, else the bundled one beside the bundled model, else "".
-std::string draft_path(const Options& options, const std::string& model);
-
 // The template of the file, or of template_path when that is not "".
 Result<ChatTemplate> open_template(const Gguf& file, const std::string& template_path);
 

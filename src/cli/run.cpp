@@ -1,6 +1,8 @@
 // strata run: one prompt, one answer. The answer's text goes to standard output as it comes and nothing else does.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,11 +61,30 @@ Result<std::vector<TokenId>> tokens_of(const Options& options, const std::string
   return tokenizer.encode(rendered.pieces);
 }
 
-// Shows the answer while it comes, or keeps it for the JSON object.
+// The marks around a model's thinking, where its vocabulary has them, and on which side of them a prompt ends.
+struct Thinking {
+  std::optional<TokenId> opens, closes;
+  bool open = false;
+
+  Thinking(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt)
+      : opens(tokenizer.find("<think>")), closes(tokenizer.find("</think>")) {
+    if (!opens || !closes) return;
+    for (const TokenId id : prompt) step(id);
+  }
+  // Follows one token; true when it was a mark.
+  bool step(TokenId id) {
+    const bool mark = (opens && id == *opens) || (closes && id == *closes);
+    if (mark) open = id == *opens;
+    return mark && opens && closes;
+  }
+};
+
+// Shows the answer while it comes, or keeps it for the JSON object. What the model thinks before goes to standard
+// error.
 class Answer : public Sink {
  public:
-  Answer(const Tokenizer& tokenizer, bool show, Log& log)
-      : decoder_(tokenizer, Control::hide), show_(show), log_(log), start_s_(log.now_s()) {}
+  Answer(const Tokenizer& tokenizer, const Thinking& thinking, bool show, Log& log)
+      : decoder_(tokenizer, Control::hide), thinking_(thinking), show_(show), log_(log), start_s_(log.now_s()) {}
 
   void on_prompt(int done, int total) override {
     log_.progress({"reading the prompt", static_cast<uint64_t>(done), static_cast<uint64_t>(total), "token",
@@ -72,24 +93,39 @@ class Answer : public Sink {
   void on_token(TokenId token, float logprob) override {
     ids.push_back(token);
     logprobs.push_back(logprob);
-    add(decoder_.push(token));
+    const bool was_open = thinking_.open;
+    const bool mark = thinking_.step(token);
+    if (mark) add(decoder_.finish(), was_open);
+    if (was_open && !thinking_.open) {
+      after_thinking_ = true;
+      log_.end_stream();
+    }
+    if (!mark) add(decoder_.push(token), thinking_.open);
   }
   void on_finished(const Finished& f) override {
-    add(decoder_.finish());
+    add(decoder_.finish(), thinking_.open);
     if (!text.empty() && text.back() != '\n' && show_) print("\n");
     log_.end_progress();
     finished = f;
   }
 
-  std::string text;
+  std::string text, thinking;
   std::vector<TokenId> ids;
   std::vector<float> logprobs;
   Finished finished;
   Status output;  // of standard output
 
  private:
-  void add(const std::string& piece) {
+  void add(std::string piece, bool thought) {
+    if (thought) {
+      thinking += piece;
+      if (show_ && !piece.empty()) log_.stream(piece);
+      return;
+    }
+    // Blank lines between the thinking and the answer belong to neither.
+    if (after_thinking_) piece.erase(0, std::min(piece.find_first_not_of('\n'), piece.size()));
     if (piece.empty()) return;
+    after_thinking_ = false;
     text += piece;
     if (show_) print(piece);
   }
@@ -99,6 +135,8 @@ class Answer : public Sink {
   }
 
   StreamDecoder decoder_;
+  Thinking thinking_;
+  bool after_thinking_ = false;
   bool show_;
   Log& log_;
   double start_s_;
@@ -157,6 +195,7 @@ std::string as_json(const Answer& answer, const SampleParams& sample, const Engi
   const Timings& t = f.timings;
   Json out;
   out["text"] = answer.text;
+  if (!answer.thinking.empty()) out["thinking"] = answer.thinking;
   out["finish"] = reason_name(f.reason);
   out["ids"] = Json::array();
   for (const TokenId id : answer.ids) out["ids"].push_back(id.v);
@@ -210,7 +249,7 @@ Status run_command(CommandContext& context) {
 
   EngineOptions engine_settings = engine_options(options, path);
   engine_settings.max_drafts = static_cast<int>(options.integer("max-drafts"));
-  if (engine_settings.max_drafts > 0 || options.given("mtp")) engine_settings.mtp_path = draft_path(options, path);
+  engine_settings.mtp_path = options.text("mtp");
   if (options.given("max-context")) engine_settings.max_context = static_cast<int>(options.integer("max-context"));
   const double start_s = log.now_s();
   ASSIGN_OR_RETURN(
@@ -220,13 +259,10 @@ Status run_command(CommandContext& context) {
   log.end_progress();
   catch_interrupts();
   log_plan(engine->plan(), file.file_name(), engine->device(), log);
-  if (!options.given("mtp") && !engine_settings.mtp_path.empty()) {
-    log.info(fmt::format("chosen: draft head {}, which lies beside the model", file_name_of(engine_settings.mtp_path)));
-  }
 
   const SampleParams sample = request.sample;
   const bool json = options.flag("json");
-  Answer answer(tokenizer, !json, log);
+  Answer answer(tokenizer, Thinking(tokenizer, request.prompt), !json, log);
   ASSIGN_OR_RETURN(const RequestId id, engine->submit(std::move(request), answer));
   drive(*engine, id, answer);
 

@@ -165,7 +165,10 @@ void Engine::Parts::start(Active& a) {
 
 void Engine::Parts::finish(Active& a, FinishReason reason, Status status) {
   a.timings.decode_s = a.first_token_s > 0 ? now_s() - a.first_token_s : 0;
-  if (a.first_token_s == 0 && a.started) a.timings.prompt_s = now_s() - a.start_s;
+  if (a.first_token_s == 0 && a.started) {  // ended inside the prompt: only what was read counts
+    a.timings.prompt_s = now_s() - a.start_s;
+    a.timings.prompt_tokens -= static_cast<int>(a.rest().size());
+  }
   a.timings.bytes_read = facts.bytes_per_token * static_cast<uint64_t>(a.timings.steps);
   tainted = tainted || reason == FinishReason::failed;
   {

@@ -15,8 +15,8 @@ namespace strata {
 // durations.
 class DraftPolicy {
  public:
-  static constexpr int kPlainSteps = 4;   // measured first, after one that warms up
-  static constexpr int kTrialSteps = 12;  // drafted steps before the first verdict
+  static constexpr int kPlainSteps = 3;  // measured first, after one that warms up
+  static constexpr int kTrialSteps = 4;  // drafted steps before the first verdict
   static constexpr double kMustGain = 1.02;
 
   explicit DraftPolicy(int max_drafts) : max_drafts_(max_drafts) {}

@@ -51,8 +51,10 @@ class Keys {
 
  private:
   static std::string full(const std::string& key) { return "qwen4exp." + key; }
+  // Whatever is wrong with a key, it is the file that is wrong.
   void fail(const Status& status) {
-    if (status_.ok()) status_ = status;
+    if (status_.ok())
+      status_ = Status(Code::corrupt, status.message(), "the file is damaged, or made for something else");
   }
 
   const Gguf& file_;

@@ -80,6 +80,18 @@ TEST(Log, ALineRewrittenInPlaceFitsTheTerminal) {
   EXPECT_EQ(s.all(), "\rstrata: reading...\x1b[K");
 }
 
+TEST(Log, AStreamIsFollowedByANewLine) {
+  Screen s(false);
+  s.log.stream("thinking");
+  s.log.stream(" aloud");
+  s.log.stream("");
+  s.log.info("done");
+  s.log.stream("again\n");
+  s.log.end_stream();
+  s.log.info("end");
+  EXPECT_EQ(s.all(), "thinking aloud\nstrata: done\nagain\nstrata: end\n");
+}
+
 TEST(Log, TheProgressLineIsGoneWhenTheLogGoes) {
   std::string text;
   {

@@ -152,10 +152,19 @@ class RunTest(CommandTest):
 
     def test_thinking_works_out_a_sum(self):
         ran = self.runs("run", *GREEDY, "--think", "on", "What is 348 + 274?")
-        thought, answer = ran.out.split("</think>")
-        self.assertIn("622", answer)
-        self.assertIn("Tens", thought)
-        self.assertNotIn("<|im_end|>", ran.out)
+        self.assertIn("622", ran.out)
+        self.assertIn("Tens", ran.err)
+        for mark in ("Tens", "think>", "<|im_end|>"):
+            self.assertNotIn(mark, ran.out)
+        self.assertRegex(ran.err.splitlines()[-1] + "\n", CLOSING)
+        both = json.loads(self.runs("run", *GREEDY, "--json", "--think", "on", "What is 348 + 274?").out)
+        self.assertIn("Tens", both["thinking"])
+        self.assertEqual(both["text"] + "\n", ran.out)
+
+    def test_an_answer_that_ends_while_thinking_has_no_text(self):
+        ran = self.runs("run", *GREEDY, "--think", "on", "--max-tokens", "8", "What is 348 + 274?")
+        self.assertEqual(ran.out, "")
+        self.assertRegex(ran.err.splitlines()[-1] + "\n", CLOSING)
 
     def test_a_tool_call_is_shown_as_text(self):
         tools = golden("tool-call")["request"]["tools"]
@@ -178,8 +187,8 @@ class RunTest(CommandTest):
 
     def test_drafts_do_not_change_the_answer(self):
         args = ["run", "--seed", "5", "--temperature", "0.8", "--repeat-penalty", "1.1", "--presence-penalty", "0.2", "--max-tokens", "40", "Tell me a story."]
-        with_drafts, without = self.runs(*args), self.runs(*args, "--max-drafts", "0")
-        self.assertIn("chosen: draft head", with_drafts.err)
+        with_drafts, without = self.runs(*args, "--mtp", DRAFT), self.runs(*args)
+        self.assertIn("drafts kept", with_drafts.err)
         self.assertNotIn("draft", without.err)
         self.assertEqual(with_drafts.out, without.out)
 
