@@ -99,6 +99,10 @@ Status check_value(const OptionSpec& option, const std::string& value) {
   return {};
 }
 
+std::string placeholder_of(const OptionSpec& option) {
+  return option.type == OptionType::choice ? option.choices : option.value;
+}
+
 Status check_option(const CommandSpec& command, const OptionSpec& option, const std::vector<std::string>& values) {
   if (option.required && values.empty()) {
     return {Code::invalid_argument,
@@ -112,15 +116,11 @@ Status check_option(const CommandSpec& command, const OptionSpec& option, const 
     const std::string name = value.starts_with("--") ? value.substr(2, value.find('=') - 2) : "";
     if (find_option(command, name) != nullptr) {
       return {Code::invalid_argument, fmt::format("option {} needs a value ({}), found the option {}",
-                                                  dashed(option.name), option.value, dashed(name))};
+                                                  dashed(option.name), placeholder_of(option), dashed(name))};
     }
     RETURN_IF_ERROR(check_value(option, value));
   }
   return {};
-}
-
-std::string placeholder_of(const OptionSpec& option) {
-  return option.type == OptionType::choice ? option.choices : option.value;
 }
 
 using Values = std::map<std::string, std::vector<std::string>, std::less<>>;

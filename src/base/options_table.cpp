@@ -262,7 +262,7 @@ constexpr CommandSpec kCommands[] = {
      .summary = "what a model file holds and needs",
      .description =
          "Shows the keys and tensors of FILE, the bytes read for one token, and the memory a run would take on this "
-         "machine. Works for parts of a model as well, and says why those cannot run alone.",
+         "machine. Works for draft heads and files with a tokenizer alone as well, and says why those cannot run.",
      .examples =
          "strata info\nstrata info model-00001-of-00003.gguf --max-context 32768\nstrata info --json model.gguf"},
     {.bit = kTokenize,

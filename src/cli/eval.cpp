@@ -120,7 +120,9 @@ Result<Text> open_text(const std::string& path) {
     return text;
   }
   ASSIGN_OR_RETURN(text.held, read_whole("-", kInputBytesMax));
-  if (text.held.empty()) return Status(Code::invalid_argument, "the text is empty (read from standard input)");
+  if (text.held.empty())
+    return Status(Code::invalid_argument, "the text is empty (read from standard input)",
+                  "send a text through the pipe, or name a file");
   return text;
 }
 

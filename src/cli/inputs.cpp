@@ -94,7 +94,8 @@ Result<std::string> text_argument(const Options& options, const std::string& wha
   }
   if (text.empty())
     return Status(Code::invalid_argument,
-                  fmt::format("the {} is empty{}", what, from_input ? " (read from standard input)" : ""));
+                  fmt::format("the {} is empty{}", what, from_input ? " (read from standard input)" : ""),
+                  fmt::format("write the {} in quotes, or send it through a pipe", what));
   return text;
 }
 
@@ -103,8 +104,11 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, int32_t vocab, c
   std::vector<TokenId> ids;
   for (size_t i = text.find_first_not_of(kDividers); i != std::string::npos; i = text.find_first_not_of(kDividers, i)) {
     const size_t end = std::min(text.find_first_of(kDividers, i), text.size());
-    ASSIGN_OR_RETURN(const int64_t id, parse_integer(text.substr(i, end - i), 0, vocab - 1, what));
-    ids.emplace_back(static_cast<int32_t>(id));
+    const auto id = parse_integer(text.substr(i, end - i), 0, vocab - 1, what);
+    if (!id.ok()) {
+      return Status(id.status().code(), id.status().message(), "strata tokenize shows the ids of a text");
+    }
+    ids.emplace_back(static_cast<int32_t>(*id));
     i = end;
   }
   if (ids.empty())

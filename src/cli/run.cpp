@@ -53,7 +53,8 @@ Result<std::vector<TokenId>> tokens_of(const Options& options, const std::string
     const std::string path = options.text("tools");
     ASSIGN_OR_RETURN(const std::string body, read_whole(path, kInputBytesMax));
     ASSIGN_OR_RETURN(request.tools, parse_json(body, path));
-    if (!request.tools.is_array()) return Status(Code::invalid_argument, path + ": expected a JSON array of tools");
+    if (!request.tools.is_array())
+      return Status(Code::invalid_argument, path + ": expected a JSON array of tools", "put the tools between [ and ]");
   }
   request.enable_thinking = options.text("think") == "on";
   ASSIGN_OR_RETURN(const ChatTemplate chat, open_template(file, ""));
