@@ -12,8 +12,8 @@ namespace strata {
 enum class Stream : int { in = 0, out = 1, err = 2 };
 
 // Call first. Streams that were closed are opened on /dev/null, so that no model file takes their number: reading and
-// writing them still fails. A reader that goes away gives an error in place of a signal. A mapped file that is cut
-// short while it is in use ends the process with a line that says so.
+// writing them still fails. A reader that goes away, and a file beyond the limit of sizes, give an error in place of a
+// signal. A mapped file that is cut short while it is in use ends the process with a line that says so.
 void prepare_streams();
 
 bool is_terminal(Stream stream);

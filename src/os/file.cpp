@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -288,7 +289,16 @@ Status FileWriter::append(std::span<const std::byte> bytes) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return write_error(path_, errno);
     bytes = bytes.subspan(static_cast<size_t>(n));
+    written_ += static_cast<uint64_t>(n);
   }
+#ifdef __linux__
+  constexpr uint64_t kStep = uint64_t{32} << 20;
+  if (written_ - handed_on_ >= kStep) {  // a hint: commit() flushes whatever came of it
+    ::sync_file_range(fd_, static_cast<off_t>(handed_on_), static_cast<off_t>(written_ - handed_on_),
+                      SYNC_FILE_RANGE_WRITE);
+    handed_on_ = written_;
+  }
+#endif
   return {};
 }
 
@@ -299,6 +309,13 @@ Status FileWriter::commit() {
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) return write_error(path_, errno);
   temporary_.clear();
   return flush_directory(path_, parent_of(target_));
+}
+
+Result<uint64_t> free_disk_bytes(const std::string& path) {
+  RETURN_IF_ERROR(check_path(path));
+  struct statvfs fs {};
+  if (::statvfs(is_directory(path) ? path.c_str() : parent_of(path).c_str(), &fs) != 0) return write_error(path, errno);
+  return uint64_t{fs.f_bavail} * fs.f_frsize;
 }
 
 Status write_whole(const std::string& path, std::string_view bytes) {

@@ -44,7 +44,8 @@ class MappedFile {
 Result<std::string> read_whole(const std::string& path, size_t max_bytes);
 
 // A file that appears under its name only when it is complete: bytes go to a temporary file beside it, commit() flushes
-// them to the disk and renames. Destroyed without commit, it leaves nothing behind and the old file as it was.
+// them to the disk and renames. Destroyed without commit, it leaves nothing behind and the old file as it was. The disk
+// begins while bytes still come, so that a large file does not wait for all of it at the end.
 class FileWriter {
  public:
   static Result<std::unique_ptr<FileWriter>> create(const std::string& path);
@@ -62,7 +63,11 @@ class FileWriter {
   std::string target_;     // with links resolved
   std::string temporary_;  // empty once renamed
   int fd_ = -1;
+  uint64_t written_ = 0, handed_on_ = 0;  // of these the disk has been told
 };
+
+// Bytes that this user may still write to the file system where `path` lies or would be created.
+Result<uint64_t> free_disk_bytes(const std::string& path);
 
 // Written to a temporary file beside `path`, flushed, then renamed: a full disk leaves the old file as it was.
 Status write_whole(const std::string& path, std::string_view bytes);

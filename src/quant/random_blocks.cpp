@@ -93,86 +93,97 @@ void set_scale(Block& b, float d, float sign) {
   b.d = float_to_half(sign * d);
 }
 
+// What one call fills: blocks first, first + 1, ... of the sequence that a seed stands for.
+struct Piece {
+  uint64_t mixed_seed;
+  int64_t first, n_blocks;
+  std::byte* out;
+  float rms;
+
+  Random random(int64_t i) const { return Random(mixed_seed ^ static_cast<uint64_t>(first + i) * 0xd1342543de82ef95u); }
+};
+
 template <class Block>
-void fill(uint64_t seed, int64_t n_blocks, std::byte* out, float rms) {
-  const float unit = rms / rms_of_unit_scale(Block::kType);
-  for (int64_t i = 0; i < n_blocks; ++i) {
-    Random random(Random(seed).next() ^ static_cast<uint64_t>(i) * 0xd1342543de82ef95u);
+void fill(const Piece& piece) {
+  const float unit = piece.rms / rms_of_unit_scale(Block::kType);
+  for (int64_t i = 0; i < piece.n_blocks; ++i) {
+    Random random = piece.random(i);
     uint64_t words[(sizeof(Block) + 7) / 8];
     for (uint64_t& word : words) word = random.next();
     Block block;
     std::memcpy(&block, words, sizeof(Block));
     const float d = unit * (0.75f + 0.5f * random.unit());
     set_scale(block, d, random.next() & 1 ? 1.0f : -1.0f);
-    std::memcpy(out + i * static_cast<int64_t>(sizeof(Block)), &block, sizeof(Block));
+    std::memcpy(piece.out + i * static_cast<int64_t>(sizeof(Block)), &block, sizeof(Block));
   }
 }
 
 // Uniform values with the wanted root mean square, stored by `store`.
 template <class Stored, class Store>
-void fill_values(uint64_t seed, int64_t n, std::byte* out, float rms, Store store) {
-  for (int64_t i = 0; i < n; ++i) {
-    Random random(Random(seed).next() ^ static_cast<uint64_t>(i) * 0xd1342543de82ef95u);
-    const Stored value = store((2 * random.unit() - 1) * 1.7320508f * rms);
-    std::memcpy(out + i * static_cast<int64_t>(sizeof(Stored)), &value, sizeof value);
+void fill_values(const Piece& piece, Store store) {
+  for (int64_t i = 0; i < piece.n_blocks; ++i) {
+    Random random = piece.random(i);
+    const Stored value = store((2 * random.unit() - 1) * 1.7320508f * piece.rms);
+    std::memcpy(piece.out + i * static_cast<int64_t>(sizeof(Stored)), &value, sizeof value);
   }
 }
 
 }  // namespace
 
-void random_blocks(DType type, uint64_t seed, int64_t n_blocks, std::byte* out, float rms) {
-  CHECK(n_blocks >= 0 && rms >= 0.001f && rms <= 100, "{} blocks, rms {}", n_blocks, rms);
+void random_blocks(DType type, uint64_t seed, int64_t n_blocks, std::byte* out, float rms, int64_t first) {
+  CHECK(n_blocks >= 0 && first >= 0 && rms >= 0.001f && rms <= 100, "{} blocks, rms {}", n_blocks, rms);
+  const Piece piece{Random(seed).next(), first, n_blocks, out, rms};
   switch (type) {
     case DType::F32:
-      return fill_values<float>(seed, n_blocks, out, rms, [](float v) { return v; });
+      return fill_values<float>(piece, [](float v) { return v; });
     case DType::F16:
-      return fill_values<uint16_t>(seed, n_blocks, out, rms, float_to_half);
+      return fill_values<uint16_t>(piece, float_to_half);
     case DType::BF16:
-      return fill_values<uint16_t>(seed, n_blocks, out, rms, float_to_bf16);
+      return fill_values<uint16_t>(piece, float_to_bf16);
     case DType::Q4_0:
-      return fill<BlockQ4_0>(seed, n_blocks, out, rms);
+      return fill<BlockQ4_0>(piece);
     case DType::Q4_1:
-      return fill<BlockQ4_1>(seed, n_blocks, out, rms);
+      return fill<BlockQ4_1>(piece);
     case DType::Q5_0:
-      return fill<BlockQ5_0>(seed, n_blocks, out, rms);
+      return fill<BlockQ5_0>(piece);
     case DType::Q5_1:
-      return fill<BlockQ5_1>(seed, n_blocks, out, rms);
+      return fill<BlockQ5_1>(piece);
     case DType::Q8_0:
-      return fill<BlockQ8_0>(seed, n_blocks, out, rms);
+      return fill<BlockQ8_0>(piece);
     case DType::Q2_0:
-      return fill<BlockQ2_0>(seed, n_blocks, out, rms);
+      return fill<BlockQ2_0>(piece);
     case DType::Q2_K:
-      return fill<BlockQ2_K>(seed, n_blocks, out, rms);
+      return fill<BlockQ2_K>(piece);
     case DType::Q3_K:
-      return fill<BlockQ3_K>(seed, n_blocks, out, rms);
+      return fill<BlockQ3_K>(piece);
     case DType::Q4_K:
-      return fill<BlockQ4_K>(seed, n_blocks, out, rms);
+      return fill<BlockQ4_K>(piece);
     case DType::Q5_K:
-      return fill<BlockQ5_K>(seed, n_blocks, out, rms);
+      return fill<BlockQ5_K>(piece);
     case DType::Q6_K:
-      return fill<BlockQ6_K>(seed, n_blocks, out, rms);
+      return fill<BlockQ6_K>(piece);
     case DType::IQ1_S:
-      return fill<BlockIQ1_S>(seed, n_blocks, out, rms);
+      return fill<BlockIQ1_S>(piece);
     case DType::IQ1_M:
-      return fill<BlockIQ1_M>(seed, n_blocks, out, rms);
+      return fill<BlockIQ1_M>(piece);
     case DType::IQ2_XXS:
-      return fill<BlockIQ2_XXS>(seed, n_blocks, out, rms);
+      return fill<BlockIQ2_XXS>(piece);
     case DType::IQ2_XS:
-      return fill<BlockIQ2_XS>(seed, n_blocks, out, rms);
+      return fill<BlockIQ2_XS>(piece);
     case DType::IQ2_S:
-      return fill<BlockIQ2_S>(seed, n_blocks, out, rms);
+      return fill<BlockIQ2_S>(piece);
     case DType::IQ3_XXS:
-      return fill<BlockIQ3_XXS>(seed, n_blocks, out, rms);
+      return fill<BlockIQ3_XXS>(piece);
     case DType::IQ3_S:
-      return fill<BlockIQ3_S>(seed, n_blocks, out, rms);
+      return fill<BlockIQ3_S>(piece);
     case DType::IQ4_NL:
-      return fill<BlockIQ4_NL>(seed, n_blocks, out, rms);
+      return fill<BlockIQ4_NL>(piece);
     case DType::IQ4_XS:
-      return fill<BlockIQ4_XS>(seed, n_blocks, out, rms);
+      return fill<BlockIQ4_XS>(piece);
     case DType::MXFP4:
-      return fill<BlockMXFP4>(seed, n_blocks, out, rms);
+      return fill<BlockMXFP4>(piece);
     case DType::NVFP4:
-      return fill<BlockNVFP4>(seed, n_blocks, out, rms);
+      return fill<BlockNVFP4>(piece);
   }
   CHECK(false, "type id {}", static_cast<uint32_t>(type));
 }

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <future>
+#include <memory>
 #include <utility>
 
 namespace strata {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr size_t kChunkBytes = size_t{16} << 20;
 
 template <class T>
 void append(std::string* out, T value) {
@@ -34,11 +37,11 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::string shard_path(const std::string& prefix, int shard, int n_shards) {
+}  // namespace
+
+std::string gguf_shard_path(const std::string& prefix, int shard, int n_shards) {
   return fmt::format("{}-{:05}-of-{:05}.gguf", prefix, shard + 1, n_shards);
 }
-
-}  // namespace
 
 void GgufWriter::fail(std::string message) {
   if (mistake_.ok()) mistake_ = {Code::invalid_argument, std::move(message)};
@@ -166,21 +169,27 @@ std::string GgufWriter::header(int shard, int n_shards) const {
   return out;
 }
 
-Status GgufWriter::emit_tensor(const Tensor& tensor, const Sink& sink) const {
-  if (!tensor.fill) {
-    RETURN_IF_ERROR(sink(as_text(tensor.data)));
-  } else {
-    const auto block = static_cast<size_t>(traits(tensor.type).block_bytes);
-    std::vector<std::byte> chunk(std::min(kChunkBytes / block * block, tensor.bytes));
-    for (size_t at = 0; at < tensor.bytes; at += chunk.size()) {
-      chunk.resize(std::min(chunk.size(), tensor.bytes - at));
-      std::fill(chunk.begin(), chunk.end(), std::byte{0});
-      if (const Status filled = tensor.fill(at, chunk); !filled.ok()) {
-        return filled.within(fmt::format("tensor '{}'", printable(tensor.name, 100)));
-      }
-      RETURN_IF_ERROR(sink(as_text(chunk)));
-    }
+// One chunk is written while the next one is filled.
+Status GgufWriter::emit_chunks(const Tensor& tensor, const Sink& sink) const {
+  const auto block = static_cast<size_t>(traits(tensor.type).block_bytes);
+  const size_t step = std::min(kChunkBytes / block * block, tensor.bytes);
+  std::array<std::vector<std::byte>, 2> chunks;
+  std::future<Status> writing;
+  Status filled;
+  for (size_t at = 0, turn = 0; at < tensor.bytes && filled.ok(); at += step, turn ^= 1) {
+    std::vector<std::byte>& chunk = chunks[turn];
+    chunk.assign(std::min(step, tensor.bytes - at), std::byte{0});
+    filled = tensor.fill(at, chunk);
+    if (writing.valid()) RETURN_IF_ERROR(writing.get());
+    // Without a policy: where the system has no thread to give, the chunk is written when its result is asked for.
+    if (filled.ok()) writing = std::async([&sink, &chunk] { return sink(as_text(chunk)); });
   }
+  if (writing.valid()) RETURN_IF_ERROR(writing.get());
+  return filled.ok() ? filled : filled.within(fmt::format("tensor '{}'", printable(tensor.name, 100)));
+}
+
+Status GgufWriter::emit_tensor(const Tensor& tensor, const Sink& sink) const {
+  RETURN_IF_ERROR(tensor.fill ? emit_chunks(tensor, sink) : sink(as_text(tensor.data)));
   return sink(std::string(padding_after(tensor.bytes, alignment_), '\0'));
 }
 
@@ -190,6 +199,14 @@ Status GgufWriter::emit(int shard, int n_shards, const Sink& sink) const {
     if (n_shards == 0 || tensor.shard == shard) RETURN_IF_ERROR(emit_tensor(tensor, sink));
   }
   return {};
+}
+
+Result<uint64_t> GgufWriter::bytes(int n_shards) const {
+  RETURN_IF_ERROR(n_shards == 0 ? mistake_ : check_shards(n_shards));
+  uint64_t sum = 0;
+  for (int shard = 0; shard < std::max(n_shards, 1); ++shard) sum += header(shard, n_shards).size();
+  for (const Tensor& tensor : tensors_) sum += tensor.bytes + padding_after(tensor.bytes, alignment_);
+  return sum;
 }
 
 Status GgufWriter::write(const std::string& path) const {
@@ -202,12 +219,14 @@ Status GgufWriter::write(const std::string& path) const {
 Result<std::vector<std::string>> GgufWriter::write_shards(const std::string& prefix, int n_shards) const {
   RETURN_IF_ERROR(check_shards(n_shards));
   std::vector<std::string> paths;
+  std::vector<std::unique_ptr<FileWriter>> files;
   for (int shard = 0; shard < n_shards; ++shard) {
-    paths.push_back(shard_path(prefix, shard, n_shards));
-    ASSIGN_OR_RETURN(const auto file, FileWriter::create(paths.back()));
+    paths.push_back(gguf_shard_path(prefix, shard, n_shards));
+    ASSIGN_OR_RETURN(auto file, FileWriter::create(paths.back()));
     RETURN_IF_ERROR(emit(shard, n_shards, [&](std::string_view bytes) { return file->append(bytes); }));
-    RETURN_IF_ERROR(file->commit());
+    files.push_back(std::move(file));
   }
+  for (const auto& file : files) RETURN_IF_ERROR(file->commit());
   return paths;
 }
 

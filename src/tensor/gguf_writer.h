@@ -1,6 +1,7 @@
 // Writes GGUF version 3: keys in the order they were set, tensors in the order they were added, one file or shards.
 // The same calls give the same bytes. Tensors come from memory or from a callback that fills one chunk after the other,
-// so that a tensor need not fit in memory. The first mistake is kept and returned by the call that writes.
+// so that a tensor need not fit in memory; the last chunk is written, by another thread, meanwhile. The first mistake
+// is kept and returned by the call that writes.
 #pragma once
 
 #include <cstring>
@@ -36,6 +37,9 @@ constexpr GgufType gguf_type_of() {
   if constexpr (std::is_same_v<T, double>) return GgufType::f64;
 }
 
+// prefix-0000K-of-0000N.gguf, K counting from 1.
+std::string gguf_shard_path(const std::string& prefix, int shard, int n_shards);
+
 class GgufWriter {
  public:
   // The type is always named: set<uint32_t>("general.alignment", 64). That key also sets the alignment (32 without it).
@@ -64,8 +68,11 @@ class GgufWriter {
 
   // The file appears under its name only when it is complete and on the disk.
   Status write(const std::string& path) const;
-  // prefix-0000K-of-0000N.gguf: the keys are in the first shard, split.* in all. Gives the paths.
+  // gguf_shard_path of every shard: the keys are in the first one, split.* in all. Gives the paths. All appear under
+  // their names when the last one is complete.
   Result<std::vector<std::string>> write_shards(const std::string& prefix, int n_shards) const;
+  // How much will be written: n_shards 0 for one file that is no shard.
+  Result<uint64_t> bytes(int n_shards) const;
   // The same bytes in memory.
   Result<std::string> to_bytes() const;
   Result<std::vector<std::string>> shards_to_bytes(int n_shards) const;
@@ -94,6 +101,7 @@ class GgufWriter {
   Status check_shards(int n_shards) const;
   std::string header(int shard, int n_shards) const;
   Status emit(int shard, int n_shards, const Sink& sink) const;
+  Status emit_chunks(const Tensor& tensor, const Sink& sink) const;
   Status emit_tensor(const Tensor& tensor, const Sink& sink) const;
 
   Status mistake_;

@@ -258,6 +258,31 @@ TEST(FileWriter, IsInvisibleUntilCommitted) {
   EXPECT_EQ(dir.get("f"), "new text");
 }
 
+TEST(FileWriter, WritesALargeFileWhole) {
+  const TempDir dir;
+  const auto writer = FileWriter::create(dir.path("large")).value();
+  std::string piece(size_t{7} << 20, 'a');
+  for (int i = 0; i < 10; ++i) {
+    piece.back() = static_cast<char>('0' + i);
+    ASSERT_TRUE(writer->append(piece).ok());
+  }
+  ASSERT_TRUE(writer->commit().ok());
+  const std::string found = dir.get("large");
+  ASSERT_EQ(found.size(), 10 * piece.size());
+  for (size_t i = 1; i <= 10; ++i) EXPECT_EQ(found[i * piece.size() - 1], static_cast<char>('0' + i - 1));
+}
+
+TEST(FreeDiskBytes, AreThoseOfTheFileSystemWhereAFileWouldLie) {
+  const TempDir dir;
+  const auto inside = free_disk_bytes(dir.path("new"));
+  ASSERT_TRUE(inside.ok()) << inside.status().text();
+  EXPECT_GT(*inside, 0U);
+  EXPECT_TRUE(free_disk_bytes("a name without a directory").ok());
+  EXPECT_TRUE(free_disk_bytes(dir.path("")).ok());
+  expect_failure(free_disk_bytes(dir.path("missing/new")).status(), Code::not_found, "is not a directory");
+  expect_failure(free_disk_bytes("").status(), Code::invalid_argument, "the file name is empty");
+}
+
 TEST(Names, FileNameHasNoDirectories) {
   EXPECT_EQ(file_name_of("a/b/c.gguf"), "c.gguf");
   EXPECT_EQ(file_name_of("c.gguf"), "c.gguf");

@@ -44,6 +44,9 @@ TEST(RandomBlocks, DependOnSeedAndBlockAlone) {
     EXPECT_NE(few, make(t.type, 22, 40, 0.02f)) << t.name;
     const auto half = static_cast<std::ptrdiff_t>(few.size() / 2);
     EXPECT_FALSE(std::equal(few.begin(), few.begin() + half, few.begin() + half)) << t.name;
+    std::vector<std::byte> rest(few.size() - few.size() / 40 * 7);
+    random_blocks(t.type, 21, 33, rest.data(), 0.02f, 7);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), few.end() - static_cast<std::ptrdiff_t>(rest.size()))) << t.name;
   }
 }
 
