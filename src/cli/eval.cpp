@@ -140,6 +140,7 @@ std::string as_json(const Evaluation& e, const Engine& engine, const std::string
   out["seconds"] = elapsed_s;
   out["model"] = model;
   out["device"] = engine.device();
+  out["isa"] = engine.isa();
   out["plan"] = plan_json(engine.plan());
   return dump_python_style(out) + "\n";
 }
@@ -165,6 +166,7 @@ Status eval_command(CommandContext& context) {
   ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::open(file));
   const auto window = static_cast<size_t>(options.integer("context"));
   EngineOptions engine_settings = engine_options(options, path);
+  engine_settings.isa = options.text("isa");
   engine_settings.max_context = static_cast<int>(window);
   Result<std::unique_ptr<Engine>> opened = Engine::open(engine_settings, {});
   if (!opened.ok()) return in_words_of_eval(opened.status());

@@ -34,6 +34,7 @@ Result<std::string> text_argument(const Options& options, const std::string& wha
 // "1, 2 3": commas and blanks divide. At least one; each in the vocabulary.
 Result<std::vector<TokenId>> parse_ids(const std::string& text, int32_t vocab, const std::string& what);
 
+// The options that all commands with an engine have.
 EngineOptions engine_options(const Options& options, const std::string& path);
 
 // The template of the file, or of template_path when that is not "".

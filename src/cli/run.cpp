@@ -216,6 +216,7 @@ std::string as_json(const Answer& answer, const SampleParams& sample, const Engi
   out["sampling"] = sampling_json(sample);
   out["model"] = model;
   out["device"] = engine.device();
+  out["isa"] = engine.isa();
   out["plan"] = plan_json(engine.plan());
   return dump_python_style(out) + "\n";
 }
@@ -249,6 +250,7 @@ Status run_command(CommandContext& context) {
   if (options.given("max-tokens")) request.limits.max_tokens = static_cast<int>(options.integer("max-tokens"));
 
   EngineOptions engine_settings = engine_options(options, path);
+  engine_settings.isa = options.text("isa");
   engine_settings.max_drafts = static_cast<int>(options.integer("max-drafts"));
   engine_settings.mtp_path = options.text("mtp");
   if (options.given("max-context")) engine_settings.max_context = static_cast<int>(options.integer("max-context"));

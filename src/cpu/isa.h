@@ -5,7 +5,7 @@
 
 namespace strata {
 
-const Kernels* portable_kernels();
+const Kernels* generic_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 

@@ -12,7 +12,7 @@ struct Available {
   size_t count = 0;
 
   Available() {
-    for (const Kernels* kernels : {avx512_kernels(), avx2_kernels(), portable_kernels()}) {
+    for (const Kernels* kernels : {avx512_kernels(), avx2_kernels(), generic_kernels()}) {
       if (kernels != nullptr) list[count++] = kernels;
     }
   }
@@ -26,6 +26,7 @@ std::span<const Kernels* const> available_kernels() {
 }
 
 const Kernels* find_kernels(std::string_view isa) {
+  if (isa == "auto") return available_kernels().front();
   for (const Kernels* kernels : available_kernels()) {
     if (isa == kernels->isa) return kernels;
   }

@@ -65,7 +65,7 @@ struct Kernels {
 
 // Those that this build has and this processor can run, the widest first; the last one runs everywhere.
 std::span<const Kernels* const> available_kernels();
-// By name: "avx512", "avx2", "portable"; null when it is not available.
+// By name: "avx512", "avx2", "generic"; null when it is not available. "auto" is the first of the list.
 const Kernels* find_kernels(std::string_view isa);
 
 }  // namespace strata

@@ -7,8 +7,10 @@
 
 namespace strata {
 
-std::unique_ptr<Ops> make_cpu_ops(WorkerPool& pool) {
-  return std::make_unique<CpuOps>(pool, *available_kernels().front());
+std::unique_ptr<Ops> make_cpu_ops(WorkerPool& pool, std::string_view isa) {
+  const Kernels* kernels = find_kernels(isa);
+  CHECK(kernels != nullptr, "no {} kernels here", isa);
+  return std::make_unique<CpuOps>(pool, *kernels);
 }
 
 size_t cpu_scratch_bytes(const OpsShapes& shapes, int n_threads) {

@@ -63,8 +63,9 @@ class CpuOps final : public Ops {
   Workshop shop_;
 };
 
-// With the best kernels of this processor. The pool must outlive the operations, which use it alone.
-std::unique_ptr<Ops> make_cpu_ops(WorkerPool& pool);
+// With the kernels of that name, which must be available; "auto": the best of this processor. The pool must outlive the
+// operations, which use it alone.
+std::unique_ptr<Ops> make_cpu_ops(WorkerPool& pool, std::string_view isa = "auto");
 size_t cpu_scratch_bytes(const OpsShapes& shapes, int n_threads);  // what reserve allocates
 
 }  // namespace strata

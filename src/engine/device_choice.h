@@ -2,6 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "engine/memory_plan.h"
@@ -16,9 +19,12 @@ struct Device {
   std::unique_ptr<Ops> ops;
 };
 
-// Fails on a name that is not a device of this build.
-Status check_device(const std::string& name);
-Device make_device(const std::string& name, int threads);
+// Fails on a name that is not a device of this build, and on kernels that this build or this processor lacks.
+// isa: "auto" or the name of kernels, which the plain device has none of.
+Status check_device(const std::string& name, const std::string& isa = "auto");
+// The part of it that a test can give other lists; available: the best first.
+Status check_isa(const std::string& isa, std::span<const std::string_view> available);
+Device make_device(const std::string& name, int threads, const std::string& isa = "auto");
 ScratchFn scratch_of(const std::string& device, int threads);
 
 }  // namespace strata

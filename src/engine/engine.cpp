@@ -280,7 +280,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options, const
   const auto report = [&](const char* stage, double fraction) {
     if (progress) progress({stage, fraction});
   };
-  RETURN_IF_ERROR(check_device(options.device));
+  RETURN_IF_ERROR(check_device(options.device, options.isa));
   auto parts = std::make_unique<Parts>();
   report("opening the model", 0.0);
   ASSIGN_OR_RETURN(parts->model, load_model(options.model_path, options.mtp_path));
@@ -291,10 +291,12 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options, const
   ASSIGN_OR_RETURN(parts->plan, make_plan(machine, parts->facts, options, scratch));
   parts->plan.warnings.insert(parts->plan.warnings.end(), parts->model->notes.begin(), parts->model->notes.end());
   report("allocating", 0.8);
-  parts->device = make_device(options.device, parts->plan.threads);
+  parts->device = make_device(options.device, parts->plan.threads, options.isa);
   parts->max_drafts = options.max_drafts;
   if (options.device != "plain") {
-    parts->plan.choices.push_back(fmt::format("{} kernels: the best this processor has", parts->device.ops->isa()));
+    parts->plan.choices.push_back(
+        fmt::format("{} kernels: {}", parts->device.ops->isa(),
+                    options.isa == "auto" ? "the best that this build and this processor have" : "named by --isa"));
   }
   RETURN_IF_ERROR(parts->allocate());
   report("ready", 1.0);
@@ -392,9 +394,12 @@ const ModelFacts& Engine::facts() const {
 const char* Engine::device() const {
   return parts_->device.ops->name();
 }
+const char* Engine::isa() const {
+  return parts_->device.ops->isa();
+}
 
 Result<Inspection> inspect_model(const EngineOptions& options, const Machine& machine) {
-  RETURN_IF_ERROR(check_device(options.device));
+  RETURN_IF_ERROR(check_device(options.device, options.isa));
   ASSIGN_OR_RETURN(const auto model, load_model(options.model_path, options.mtp_path));
   const ModelFacts facts = facts_of(*model);
   return Inspection{facts, model->notes,

@@ -89,6 +89,7 @@ class Engine {
   const Plan& plan() const;
   const ModelFacts& facts() const;
   const char* device() const;
+  const char* isa() const;  // of the kernels that compute; "none" on the plain device
 
  private:
   struct Parts;

@@ -1,6 +1,7 @@
 #include "engine/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "layers/batch.h"
 #include "state/kv_cache.h"
@@ -26,6 +27,40 @@ Result<KvFormat> kv_format(const EngineOptions& o, Plan& plan) {
   plan.choices.push_back(plain ? "keys and values in f32: the plain implementation is the reference"
                                : "keys and values in f16: half the memory, no loss that shows");
   return plain ? KvFormat::f32 : KvFormat::f16;
+}
+
+// Whole cores of a limit on processor time. Rounded down: a thread over the limit is stopped in the middle of work that
+// the others wait for.
+int cores_of_limit(double cpu_quota) {
+  return static_cast<int>(std::clamp(std::floor(cpu_quota), 1.0, 1e6));
+}
+
+int usable_cores(const Machine& machine) {
+  const int cores = std::max(1, std::min(machine.physical_cores, machine.usable_cpus));
+  return machine.cpu_quota > 0 ? std::min(cores, cores_of_limit(machine.cpu_quota)) : cores;
+}
+
+std::string counted(int n, const char* what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+void tell_threads(const Machine& machine, const EngineOptions& options, Plan& plan) {
+  if (options.device == "plain") return;
+  std::string limit = "limit none";
+  if (machine.cpu_quota > 0) limit = fmt::format("limit {:.3g} of processor time", machine.cpu_quota);
+  std::string cores = counted(machine.physical_cores, "core");
+  if (machine.usable_cpus > machine.physical_cores)
+    cores += fmt::format(" with {}", counted(machine.usable_cpus, "hardware thread"));
+  if (options.threads == 0) {
+    plan.choices.push_back(fmt::format("{}: {}, {}", counted(plan.threads, "thread"), cores, limit));
+    return;
+  }
+  const int most = machine.cpu_quota > 0 ? usable_cores(machine) : machine.usable_cpus;
+  if (options.threads <= most) return;
+  plan.warnings.push_back(
+      fmt::format("--threads {} on {}, {}: threads that take turns wait for each other; --threads "
+                  "{} is faster",
+                  options.threads, cores, limit, usable_cores(machine)));
 }
 
 // Every line of memory for one context length; own memory is what the engine allocates.
@@ -104,7 +139,7 @@ OpsShapes ops_shapes(const ModelConfig& c, int max_rows, int max_context) {
 int plan_threads(const Machine& machine, const EngineOptions& options) {
   if (options.device == "plain") return 1;
   if (options.threads > 0) return options.threads;
-  return std::max(1, std::min(machine.physical_cores, machine.usable_cpus));
+  return usable_cores(machine);
 }
 
 Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const EngineOptions& options,
@@ -118,10 +153,7 @@ Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const En
   }
   ASSIGN_OR_RETURN(plan.kv, kv_format(options, plan));
   plan.threads = plan_threads(machine, options);
-  if (options.threads == 0 && options.device != "plain") {
-    plan.choices.push_back(fmt::format("{} threads: {} cores, {} processors usable", plan.threads,
-                                       machine.physical_cores, machine.usable_cpus));
-  }
+  tell_threads(machine, options, plan);
   plan.chunk_rows = options.chunk_rows > 0 ? options.chunk_rows : kDefaultChunk;
 
   const uint64_t available = machine.ram_available > 0 ? machine.ram_available : UINT64_MAX;

@@ -18,6 +18,7 @@ struct EngineOptions {
   std::string model_path;
   std::string mtp_path;        // "": no draft head
   std::string device = "cpu";  // "plain" or "cpu"
+  std::string isa = "auto";    // kernels of the cpu device by name; "auto": the best of the processor
   int max_context = 0;         // tokens; 0: the model's own length, or what fits
   int threads = 0;             // 0: chosen from cores and limits
   std::string kv = "auto";     // "auto", "f32", "f16"
@@ -57,7 +58,8 @@ struct ModelFacts {
 // Scratch memory an implementation will reserve for shapes; a pure function of each back end.
 using ScratchFn = std::function<size_t(const OpsShapes&)>;
 
-// Threads that the plan will give the device: what scratch memory must be counted for.
+// Threads that the plan will give the device: what scratch memory must be counted for. Without a wish, one for each
+// core that may be used; hardware threads of one core would share its vector units.
 int plan_threads(const Machine& machine, const EngineOptions& options);
 OpsShapes ops_shapes(const ModelConfig& config, int max_rows, int max_context);
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -200,17 +199,29 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-// Distinct cores among the CPUs; a CPU whose topology is unknown counts as a core of its own.
+// What tells the core of a CPU from others. The list of its siblings does so everywhere; numbers of cores begin anew in
+// each package, and on some machines in each cluster. "" where the system does not say.
+std::string core_of(const MachineRoots& roots, int cpu) {
+  const std::string topology = roots.sys + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology";
+  for (const char* siblings : {"/core_cpus_list", "/thread_siblings_list"}) {
+    const std::string list = read_start(topology + siblings);
+    if (number(list)) return std::string(trim(list));
+  }
+  const auto core = number_in(topology + "/core_id");
+  if (!core) return {};
+  return std::to_string(number_in(topology + "/physical_package_id").value_or(0)) + ":" + std::to_string(*core);
+}
+
+// Distinct cores among the CPUs; a CPU whose core is unknown counts as one of its own.
 int count_cores(const MachineRoots& roots, const std::vector<int>& cpus) {
-  std::set<std::pair<uint64_t, uint64_t>> cores;
+  std::set<std::string> cores;
   int unknown = 0;
   for (const int cpu : cpus) {
-    const std::string topology = roots.sys + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology";
-    const auto core = number_in(topology + "/core_id");
-    if (core) {
-      cores.emplace(number_in(topology + "/physical_package_id").value_or(0), *core);
-    } else {
+    const std::string core = core_of(roots, cpu);
+    if (core.empty()) {
       ++unknown;
+    } else {
+      cores.insert(core);
     }
   }
   return static_cast<int>(cores.size()) + unknown;
@@ -248,12 +259,6 @@ Machine read_machine(const MachineRoots& roots) {
   machine.cpu_quota = read_cpu_quota(roots);
   machine.usable_cpus = static_cast<int>(cpus.size());
   machine.physical_cores = count_cores(roots, cpus);
-  if (machine.cpu_quota > 0) {
-    // Rounded down: a thread beyond the quota is stopped in the middle of work that the others wait for.
-    const int most = static_cast<int>(std::clamp(std::floor(machine.cpu_quota), 1.0, 1e6));
-    machine.usable_cpus = std::min(machine.usable_cpus, most);
-    machine.physical_cores = std::min(machine.physical_cores, most);
-  }
   machine.cpu_model = read_cpu_model(roots);
   machine.isa = isa_level();
   return machine;

@@ -21,9 +21,9 @@ struct Machine {
   uint64_t ram_total = 0;      // bytes: the machine's memory or the tightest limit above this process
   uint64_t ram_available = 0;  // bytes that can be allocated now without swapping or breaking a limit
   std::string ram_limit;       // the file that set ram_total below the machine's memory; "" without a limit
-  int usable_cpus = 1;         // logical CPUs: affinity, rounded down to a CPU quota
-  int physical_cores = 1;      // cores behind those CPUs; the number of threads that computing can use
-  double cpu_quota = 0;        // CPUs' worth of time; 0: no quota
+  int usable_cpus = 1;         // logical CPUs that the affinity mask allows
+  int physical_cores = 1;      // cores behind those CPUs; hardware threads of one core count once
+  double cpu_quota = 0;        // CPUs' worth of time that the tightest control group allows; 0: no limit
   std::string cpu_model;
   std::string isa;  // best level this processor and system support: "avx512", "avx2", "sse2", "generic"
 };

@@ -8,9 +8,9 @@
 
 namespace strata {
 
-TEST(Isa, HasPortableKernelsEverywhere) {
-  ASSERT_NE(portable_kernels(), nullptr);
-  EXPECT_STREQ(portable_kernels()->isa, "portable");
+TEST(Isa, HasGenericKernelsEverywhere) {
+  ASSERT_NE(generic_kernels(), nullptr);
+  EXPECT_STREQ(generic_kernels()->isa, "generic");
 }
 
 TEST(Isa, HasTheKernelsThatTheMachineCanRunAndNoOthers) {

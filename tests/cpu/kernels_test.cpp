@@ -11,11 +11,12 @@ namespace strata::test {
 
 constexpr int kSizes[] = {1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 64, 100, 257};
 
-TEST(Kernels, AreListedFromTheWidestToThePortable) {
+TEST(Kernels, AreListedFromTheWidestToTheGeneric) {
   const auto all = available_kernels();
   ASSERT_FALSE(all.empty());
-  EXPECT_STREQ(all.back()->isa, "portable");
+  EXPECT_STREQ(all.back()->isa, "generic");
   for (const Kernels* k : all) EXPECT_EQ(find_kernels(k->isa), k);
+  EXPECT_EQ(find_kernels("auto"), all.front());
   EXPECT_EQ(find_kernels("no such set"), nullptr);
   EXPECT_EQ(find_kernels(""), nullptr);
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cpu/kernels.h"
+
 namespace strata {
 namespace {
 
@@ -31,6 +33,33 @@ TEST(DeviceChoice, MakesWhatItWasAskedFor) {
   EXPECT_STREQ(cpu.ops->name(), "cpu");
   EXPECT_GE(cpu.pool->n_threads(), 1);
   EXPECT_LE(cpu.pool->n_threads(), 2);
+}
+
+TEST(DeviceChoice, TakesTheKernelsThatAreNamed) {
+  for (const Kernels* kernels : available_kernels()) {
+    EXPECT_TRUE(check_device("cpu", kernels->isa).ok());
+    EXPECT_STREQ(make_device("cpu", 1, kernels->isa).ops->isa(), kernels->isa);
+  }
+  EXPECT_STREQ(make_device("cpu", 1, "auto").ops->isa(), available_kernels().front()->isa);
+  EXPECT_EQ(check_device("cpu", "neon").code(), Code::invalid_argument);
+}
+
+TEST(DeviceChoice, KernelsThatAreNotHereAreRefusedWithThoseThatAre) {
+  const std::string_view all[] = {"avx512", "avx2", "generic"}, old[] = {"generic"};
+  for (const char* name : {"auto", "avx512", "avx2", "generic"}) EXPECT_TRUE(check_isa(name, all).ok());
+  EXPECT_TRUE(check_isa("auto", old).ok());
+  EXPECT_EQ(check_isa("avx512", old).text(),
+            "--isa avx512: this processor or this build has no such kernels; choose auto or generic");
+  EXPECT_EQ(check_isa("AVX2", all).text(),
+            "--isa AVX2: this processor or this build has no such kernels; choose auto, avx512, avx2 or generic");
+  EXPECT_FALSE(check_isa("", all).ok());
+}
+
+TEST(DeviceChoice, ThePlainDeviceHasNoKernelsToChoose) {
+  EXPECT_TRUE(check_device("plain", "auto").ok());
+  const Status s = check_device("plain", "generic");
+  EXPECT_EQ(s.text(), "--isa generic: --device plain has no kernels to choose from; leave one of them out");
+  EXPECT_EQ(s.code(), Code::invalid_argument);
 }
 
 // Scratch is counted without a device that runs, for as many threads as it will have.

@@ -197,19 +197,48 @@ TEST(MemoryPlan, LinesAddUpAndMappedOnesAreTheFiles) {
 }
 
 TEST(MemoryPlan, ThreadsFollowCoresLimitsAndTheUser) {
-  const auto threads = [](int cores, int cpus, int wish, const char* device) {
-    Machine m = machine_with(200 * kGiB);
-    m.physical_cores = cores, m.usable_cpus = cpus;
-    EngineOptions o;
-    o.device = device, o.threads = wish, o.max_context = 1024;
-    EXPECT_EQ(plan_threads(m, o), make_plan(m, real_model(), o, no_scratch)->threads);
-    return plan_threads(m, o);
+  struct Case {
+    int cores, cpus;
+    double quota;
+    int wish;
+    const char* device;
+    int threads;
+    std::string choice, warning;
   };
-  EXPECT_EQ(threads(8, 16, 0, "cpu"), 8);
-  EXPECT_EQ(threads(8, 3, 0, "cpu"), 3);
-  EXPECT_EQ(threads(0, 0, 0, "cpu"), 1);
-  EXPECT_EQ(threads(8, 16, 5, "cpu"), 5);
-  EXPECT_EQ(threads(8, 16, 5, "plain"), 1);
+  const Case cases[] = {
+      {2, 2, 0, 0, "cpu", 2, "2 threads: 2 cores, limit none", ""},
+      {1, 1, 0, 0, "cpu", 1, "1 thread: 1 core, limit none", ""},
+      {8, 16, 0, 0, "cpu", 8, "8 threads: 8 cores with 16 hardware threads, limit none", ""},
+      {14, 20, 0, 0, "cpu", 14, "14 threads: 14 cores with 20 hardware threads, limit none", ""},
+      {8, 16, 4, 0, "cpu", 4, "4 threads: 8 cores with 16 hardware threads, limit 4 of processor time", ""},
+      {2, 2, 1.5, 0, "cpu", 1, "1 thread: 2 cores, limit 1.5 of processor time", ""},
+      {4, 4, 3.99, 0, "cpu", 3, "3 threads: 4 cores, limit 3.99 of processor time", ""},
+      {4, 4, 0.2, 0, "cpu", 1, "1 thread: 4 cores, limit 0.2 of processor time", ""},
+      {2, 2, 64, 0, "cpu", 2, "2 threads: 2 cores, limit 64 of processor time", ""},
+      {2, 2, 1e300, 0, "cpu", 2, "2 threads: 2 cores, limit 1e+300 of processor time", ""},
+      {0, 0, 0, 0, "cpu", 1, "1 thread: 0 cores, limit none", ""},
+      {8, 16, 0, 5, "cpu", 5, "", ""},
+      {8, 16, 0, 16, "cpu", 16, "", ""},
+      {8, 16, 0, 17, "cpu", 17, "", "--threads 17 on 8 cores with 16 hardware threads, limit none"},
+      {2, 2, 1.5, 2, "cpu", 2, "", "--threads 2 on 2 cores, limit 1.5 of processor time"},
+      {8, 16, 0, 5, "plain", 1, "", ""},
+      {8, 16, 0, 0, "plain", 1, "", ""},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(fmt::format("{} cores, {} processors, quota {}, --threads {}", c.cores, c.cpus, c.quota, c.wish));
+    Machine m = machine_with(200 * kGiB);
+    m.physical_cores = c.cores, m.usable_cpus = c.cpus, m.cpu_quota = c.quota;
+    EngineOptions o;
+    o.device = c.device, o.threads = c.wish, o.max_context = 1024, o.kv = "f16";
+    const Plan plan = make_plan(m, real_model(), o, no_scratch).value();
+    EXPECT_EQ(plan.threads, c.threads);
+    EXPECT_EQ(plan_threads(m, o), c.threads);
+    EXPECT_EQ(plan.choices, c.choice.empty() ? std::vector<std::string>{} : std::vector{c.choice});
+    ASSERT_EQ(plan.warnings.size(), c.warning.empty() ? 0u : 1u);
+    if (!c.warning.empty()) {
+      EXPECT_TRUE(plan.warnings[0].starts_with(c.warning)) << plan.warnings[0];
+    }
+  }
 }
 
 TEST(MemoryPlan, AChunkIsNeverLongerThanTheContextNorShorterThanAWindow) {

@@ -15,10 +15,10 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 // A machine made of files: 64 GiB with 60 free, four CPUs on two cores.
 class FakeMachine {
  public:
-  FakeMachine() {
+  explicit FakeMachine(bool with_topology = true) {
     put("proc/meminfo", "MemTotal:       67108864 kB\nMemFree:        10000000 kB\nMemAvailable:   62914560 kB\n");
     put("proc/cpuinfo", "processor\t: 0\nmodel\t\t: 207\nmodel name\t: Example CPU 9000 @ 3 GHz\nflags\t\t: fpu\n");
-    for (int cpu = 0; cpu < 4; ++cpu) {
+    for (int cpu = 0; with_topology && cpu < 4; ++cpu) {
       put(fmt::format("sys/devices/system/cpu/cpu{}/topology/core_id", cpu), fmt::format("{}\n", cpu / 2));
       put(fmt::format("sys/devices/system/cpu/cpu{}/topology/physical_package_id", cpu), "0\n");
     }
@@ -99,23 +99,94 @@ TEST(Machine, HonoursVersion1Groups) {
   EXPECT_EQ(m.ram_total, 8 * kGiB);
   EXPECT_EQ(m.ram_available, 6 * kGiB);
   EXPECT_EQ(m.cpu_quota, 2.5);
-  EXPECT_EQ(m.usable_cpus, 2);
+  EXPECT_EQ(m.usable_cpus, 4) << "a limit on time takes no processor away";
 }
 
-TEST(Machine, RoundsACpuQuotaDownButNeverToZero) {
-  const auto usable = [](const std::string& quota) {
+TEST(Machine, ReadsACpuQuotaOfVersion2) {
+  const auto quota = [](const std::string& text) {
     FakeMachine fake;
     fake.put("proc/self/cgroup", "0::/a\n");
-    fake.put("cgroup/a/cpu.max", quota);
-    return fake.read().usable_cpus;
+    fake.put("cgroup/a/cpu.max", text);
+    return fake.read().cpu_quota;
   };
-  EXPECT_EQ(usable("150000 100000\n"), 1);
-  EXPECT_EQ(usable("300000 100000\n"), 3);
-  EXPECT_EQ(usable("20000 100000\n"), 1);
-  EXPECT_EQ(usable("900000 100000\n"), 4);
-  EXPECT_EQ(usable("max 100000\n"), 4);
-  EXPECT_EQ(usable("100000\n"), 4);
-  EXPECT_EQ(usable("100000 0\n"), 4);
+  EXPECT_EQ(quota("150000 100000\n"), 1.5);
+  EXPECT_EQ(quota("20000 100000\n"), 0.2);
+  EXPECT_EQ(quota("900000 100000\n"), 9);
+  EXPECT_EQ(quota("max 100000\n"), 0);
+  EXPECT_EQ(quota("100000\n"), 0);
+  EXPECT_EQ(quota("100000 0\n"), 0);
+  EXPECT_EQ(quota("-1 100000\n"), 0);
+}
+
+TEST(Machine, TheTightestCpuQuotaAboveTheProcessCounts) {
+  FakeMachine v2;
+  v2.put("proc/self/cgroup", "0::/a/b/c\n");
+  v2.put("cgroup/a/cpu.max", "300000 100000\n");
+  v2.put("cgroup/a/b/cpu.max", "75000 50000\n");
+  v2.put("cgroup/a/b/c/cpu.max", "max 100000\n");
+  v2.put("cgroup/a/b/c/d/cpu.max", "10000 100000\n");  // below the process
+  EXPECT_EQ(v2.read().cpu_quota, 1.5);
+
+  FakeMachine v1;
+  v1.put("proc/self/cgroup", "3:cpu,cpuacct:/a/b\n");
+  v1.put("cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n");
+  v1.put("cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n");
+  v1.put("cgroup/cpu/a/cpu.cfs_quota_us", "250000\n");
+  v1.put("cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(v1.read().cpu_quota, 2.5);
+
+  FakeMachine hybrid;  // both versions mounted: the second beside the controllers of the first
+  hybrid.put("proc/self/cgroup", "1:cpu:/box\n0::/box\n");
+  hybrid.put("cgroup/cpu/box/cpu.cfs_quota_us", "200000\n");
+  hybrid.put("cgroup/cpu/box/cpu.cfs_period_us", "100000\n");
+  hybrid.put("cgroup/unified/box/cpu.max", "120000 100000\n");
+  EXPECT_EQ(hybrid.read().cpu_quota, 1.2);
+}
+
+struct Topology {
+  const char* name;
+  std::vector<std::string> siblings;  // of each CPU; "": the system does not say
+  std::vector<int> allowed;           // the affinity mask
+  int cores;
+};
+
+TEST(Machine, CountsCoresOfEveryTopologyByTheirSiblings) {
+  const std::vector<std::string> smt = {"0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7"};
+  const std::vector<std::string> hybrid = {"0-1", "0-1", "2-3", "2-3", "4", "5", "6", "7"};  // two large, four small
+  const Topology cases[] = {
+      {"hyper-threads", smt, {0, 1, 2, 3, 4, 5, 6, 7}, 4},
+      {"one of each pair", smt, {0, 1, 2, 3}, 4},
+      {"two whole cores", smt, {0, 4, 1, 5}, 2},
+      {"siblings partly masked", smt, {0, 4, 5, 7}, 3},
+      {"large and small cores", hybrid, {0, 1, 2, 3, 4, 5, 6, 7}, 6},
+      {"small cores and half a large one", hybrid, {1, 4, 5, 6, 7}, 5},
+      {"no hyper-threads", {"0", "1"}, {0, 1}, 2},
+      {"one CPU", {"0"}, {0}, 1},
+      {"nothing is known", {"", "", ""}, {0, 1, 2}, 3},
+      {"nothing is known of some", {"0-1", "0-1", "", ""}, {0, 1, 2, 3}, 3},
+      {"not a list", {"\n", "x", "-1"}, {0, 1, 2}, 3},
+  };
+  for (const Topology& c : cases) {
+    for (const char* file : {"core_cpus_list", "thread_siblings_list"}) {
+      SCOPED_TRACE(fmt::format("{}, from {}", c.name, file));
+      FakeMachine fake(false);
+      for (size_t cpu = 0; cpu < c.siblings.size(); ++cpu) {
+        if (c.siblings[cpu].empty()) continue;
+        fake.put(fmt::format("sys/devices/system/cpu/cpu{}/topology/{}", cpu, file), c.siblings[cpu] + "\n");
+      }
+      const Machine m = fake.read(c.allowed);
+      EXPECT_EQ(m.physical_cores, c.cores);
+      EXPECT_EQ(m.usable_cpus, static_cast<int>(c.allowed.size()));
+    }
+  }
+}
+
+// Some systems number the cores of every cluster from 0.
+TEST(Machine, SiblingsCountMoreThanNumbersOfCores) {
+  FakeMachine fake;
+  for (int cpu = 0; cpu < 4; ++cpu)
+    fake.put(fmt::format("sys/devices/system/cpu/cpu{}/topology/core_cpus_list", cpu), fmt::format("{}\n", cpu));
+  EXPECT_EQ(fake.read().physical_cores, 4);
 }
 
 TEST(Machine, CountsCoresOnlyAmongTheAllowedCpus) {

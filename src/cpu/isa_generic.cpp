@@ -8,11 +8,11 @@
 #define STRATA_LANES 4
 #define STRATA_TILE_X 1
 #define STRATA_TILE_W 2
-#define STRATA_ISA "portable"
+#define STRATA_ISA "generic"
 #include "cpu/kernels.inl"
 
 namespace strata {
-const Kernels* portable_kernels() {
+const Kernels* generic_kernels() {
   return &kKernels;
 }
 }  // namespace strata
