@@ -292,10 +292,15 @@ Status FileWriter::append(std::span<const std::byte> bytes) {
     written_ += static_cast<uint64_t>(n);
   }
 #ifdef __linux__
-  constexpr uint64_t kStep = uint64_t{32} << 20;
-  if (written_ - handed_on_ >= kStep) {  // a hint: commit() flushes whatever came of it
-    ::sync_file_range(fd_, static_cast<off_t>(handed_on_), static_cast<off_t>(written_ - handed_on_),
-                      SYNC_FILE_RANGE_WRITE);
+  // The disk works on one stretch while the next one comes; hints, commit() flushes whatever came of them.
+  constexpr uint64_t kStretch = uint64_t{32} << 20;
+  if (written_ - handed_on_ >= kStretch) {
+    const auto at = [](uint64_t offset) { return static_cast<off_t>(offset); };
+    ::sync_file_range(fd_, at(handed_on_), at(written_ - handed_on_), SYNC_FILE_RANGE_WRITE);
+    if (handed_on_ > settled_)
+      ::sync_file_range(fd_, at(settled_), at(handed_on_ - settled_),
+                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+    settled_ = handed_on_;
     handed_on_ = written_;
   }
 #endif

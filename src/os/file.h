@@ -44,8 +44,8 @@ class MappedFile {
 Result<std::string> read_whole(const std::string& path, size_t max_bytes);
 
 // A file that appears under its name only when it is complete: bytes go to a temporary file beside it, commit() flushes
-// them to the disk and renames. Destroyed without commit, it leaves nothing behind and the old file as it was. The disk
-// begins while bytes still come, so that a large file does not wait for all of it at the end.
+// them to the disk and renames. Destroyed without commit, it leaves nothing behind and the old file as it was. A large
+// file is written at the speed of its disk: little of it waits in memory for commit().
 class FileWriter {
  public:
   static Result<std::unique_ptr<FileWriter>> create(const std::string& path);
@@ -63,7 +63,7 @@ class FileWriter {
   std::string target_;     // with links resolved
   std::string temporary_;  // empty once renamed
   int fd_ = -1;
-  uint64_t written_ = 0, handed_on_ = 0;  // of these the disk has been told
+  uint64_t written_ = 0, handed_on_ = 0, settled_ = 0;  // bytes: appended, told to the disk, on the disk
 };
 
 // Bytes that this user may still write to the file system where `path` lies or would be created.
