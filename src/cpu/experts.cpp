@@ -27,9 +27,13 @@ void pick_experts(const float* logits, int n_experts, int n_used, int32_t* ids) 
   }
 }
 
-// Softmax over all experts, then the best renormalised; overwrites the logits.
+// Softmax over all experts, then the chosen ones renormalised; overwrites the logits.
 void weigh_experts(const Kernels& k, float* logits, int n_experts, int n_used, const int32_t* ids, float* weights) {
-  const float total = k.exp_sum(logits, logits[ids[0]], n_experts);
+  // Shifted by the best of the chosen, which may be far below the best of all: then only their own sum counts.
+  float shift = logits[ids[0]];
+  for (int i = 1; i < n_used; ++i) shift = logits[ids[i]] > shift ? logits[ids[i]] : shift;
+  float total = k.exp_sum(logits, shift, n_experts);
+  if (total > 1e30f) total = 1;
   float best = 0;
   for (int i = 0; i < n_used; ++i) {
     weights[i] = logits[ids[i]] / total;
@@ -186,6 +190,19 @@ void CpuOps::route(const Weight& router, MatF32 x, Routed out) {
     pick_experts(s.logits.row(r), n_experts, out.n_used, ids);
     weigh_experts(shop_.kernels, s.logits.row(r), n_experts, out.n_used, ids,
                   out.weights + static_cast<int64_t>(r) * out.n_used);
+  });
+}
+
+void CpuOps::weigh(const Weight& router, MatF32 x, Routed chosen) {
+  const auto n_experts = static_cast<int>(router.rows);
+  CHECK(chosen.n_used > 0 && chosen.n_used <= n_experts, "{} of {} experts", chosen.n_used, n_experts);
+  Carver shared = shop_.shared();
+  const RouteScratch s = RouteScratch::carve(shared, x.rows, n_experts);
+  for (int r = 0; r < x.rows; ++r) s.x[r] = x.row(r);
+  multiply(shop_, {&router, 1}, s.x, {&s.logits, 1});
+  shop_.each_row(x.rows, 8, [&](int r, int) {
+    const int64_t first = static_cast<int64_t>(r) * chosen.n_used;
+    weigh_experts(shop_.kernels, s.logits.row(r), n_experts, chosen.n_used, chosen.ids + first, chosen.weights + first);
   });
 }
 

@@ -55,6 +55,7 @@ class CpuOps final : public Ops {
 
   // experts.cpp
   void route(const Weight& router, MatF32 x, Routed out) override;
+  void weigh(const Weight& router, MatF32 x, Routed chosen) override;
   void experts(const ExpertLayer& layer, MatF32 x, const Routed& routed, MatF32 y, RowRole role) override;
 
  private:

@@ -130,6 +130,9 @@ class Ops {
 
   // Router logits in float32, softmax over all experts, best n_used renormalised. Row-exact.
   virtual void route(const Weight& router, MatF32 x, Routed out) = 0;
+  // Only the weights, of the experts in chosen.ids: their part of the softmax, as route would have it had it chosen
+  // them. Row-exact.
+  virtual void weigh(const Weight& router, MatF32 x, Routed chosen) = 0;
   // y = sum of weight * expert(x), added in rank order, then the gated shared expert. Row-exact for rows of one role.
   virtual void experts(const ExpertLayer& layer, MatF32 x, const Routed& routed, MatF32 y, RowRole role) = 0;
 

@@ -15,6 +15,8 @@ namespace {
 
 using plain::OwnedMat;
 
+constexpr float kLargeSum = 1e30f;
+
 // Experts by descending logit; equal ones by ascending id. What is not a number ranks last, so that the order stays
 // total.
 void rank_experts(const float* logits, std::vector<int32_t>& order, int n_used) {
@@ -26,6 +28,22 @@ void rank_experts(const float* logits, std::vector<int32_t>& order, int n_used) 
     const float key_a = key(a), key_b = key(b);
     return key_a != key_b ? key_a > key_b : a < b;
   });
+}
+
+// The chosen experts' part of the softmax over all. A NaN anywhere makes every weight NaN.
+void weigh_row(const float* logits, int n_experts, const int32_t* ids, int n_used, float* weights) {
+  // Shifted by the best of the chosen, which may be far below the best of all: then only their own sum counts.
+  float shift = logits[ids[0]];
+  for (int i = 1; i < n_used; ++i) shift = logits[ids[i]] > shift ? logits[ids[i]] : shift;
+  float total = 0;
+  for (int e = 0; e < n_experts; ++e) total += std::exp(logits[e] - shift);
+  if (total > kLargeSum) total = 1;
+  float best = 0;
+  for (int i = 0; i < n_used; ++i) {
+    weights[i] = std::exp(logits[ids[i]] - shift) / total;
+    best += weights[i];
+  }
+  for (int i = 0; i < n_used; ++i) weights[i] /= best;
 }
 
 // y = down( silu(gate x) * (up x) )
@@ -59,22 +77,22 @@ void PlainOps::route(const Weight& router, MatF32 x, Routed out) {
   const OwnedMat logits(x.rows, n_experts);
   plain::multiply(router, x, logits.mat());
   std::vector<int32_t> order(static_cast<size_t>(n_experts));
-  std::vector<float> probability(order.size());
   for (int r = 0; r < x.rows; ++r) {
-    const float* row = logits.row(r);
     int32_t* ids = out.ids + static_cast<int64_t>(r) * out.n_used;
-    float* weights = out.weights + static_cast<int64_t>(r) * out.n_used;
-    rank_experts(row, order, out.n_used);
-    // Softmax over all experts, then the best renormalised; a NaN anywhere makes every weight NaN.
-    for (int e = 0; e < n_experts; ++e) probability[static_cast<size_t>(e)] = std::exp(row[e] - row[order[0]]);
-    const float total = std::accumulate(probability.begin(), probability.end(), 0.0f);
-    float best = 0;
-    for (int i = 0; i < out.n_used; ++i) {
-      ids[i] = order[static_cast<size_t>(i)];
-      weights[i] = probability[static_cast<size_t>(ids[i])] / total;
-      best += weights[i];
-    }
-    for (int i = 0; i < out.n_used; ++i) weights[i] /= best;
+    rank_experts(logits.row(r), order, out.n_used);
+    std::copy_n(order.data(), out.n_used, ids);
+    weigh_row(logits.row(r), n_experts, ids, out.n_used, out.weights + static_cast<int64_t>(r) * out.n_used);
+  }
+}
+
+void PlainOps::weigh(const Weight& router, MatF32 x, Routed chosen) {
+  const auto n_experts = static_cast<int>(router.rows);
+  CHECK(chosen.n_used > 0 && chosen.n_used <= n_experts, "{} of {} experts", chosen.n_used, n_experts);
+  const OwnedMat logits(x.rows, n_experts);
+  plain::multiply(router, x, logits.mat());
+  for (int r = 0; r < x.rows; ++r) {
+    const int64_t first = static_cast<int64_t>(r) * chosen.n_used;
+    weigh_row(logits.row(r), n_experts, chosen.ids + first, chosen.n_used, chosen.weights + first);
   }
 }
 

@@ -48,6 +48,7 @@ class PlainOps final : public Ops {
 
   // plain_experts.cpp
   void route(const Weight& router, MatF32 x, Routed out) override;
+  void weigh(const Weight& router, MatF32 x, Routed chosen) override;
   void experts(const ExpertLayer& layer, MatF32 x, const Routed& routed, MatF32 y, RowRole role) override;
 
  private:

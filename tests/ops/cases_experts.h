@@ -115,6 +115,56 @@ inline void route_survives_numbers_out_of_range(Ops& ops, const Tolerance&) {
   }
 }
 
+inline void weigh_of_the_routers_own_choice_gives_its_bits(Ops& ops, const Tolerance&) {
+  Rng rng(68);
+  const int rows = 21, cols = 64, n_used = 4;
+  const TestWeight router(rng, DType::F32, 40, cols, 0.3f);
+  Mat x(rows, cols);
+  x.fill(rng, 1.0f);
+  x.row(7)[3] = NAN;
+  Routes routed(rows, n_used), chosen(rows, n_used);
+  ops.route(router.w(), x, routed.view);
+  chosen.ids = routed.ids;
+  ops.weigh(router.w(), x, {chosen.ids.data(), chosen.weights.data(), n_used});
+  EXPECT_EQ(chosen.ids, routed.ids);
+  for (int r = 0; r < rows; ++r) {
+    if (r == 7) {
+      for (int i = 0; i < n_used; ++i) EXPECT_TRUE(std::isnan(chosen.row(r).weights[i])) << "the failure must show";
+    } else {
+      expect_same_bits(chosen.row(r).weights, routed.row(r).weights, n_used, "weights");
+    }
+  }
+}
+
+inline void weigh_meets_the_spec_for_any_choice(Ops& ops, const Tolerance& tolerance) {
+  Rng rng(69);
+  const int n_experts = 17, n_used = 4, rows = 9, cols = 48;
+  for (const float spread : {0.3f, 30.0f}) {  // the second: logits hundreds apart, the chosen ones far below the best
+    const TestWeight router(rng, DType::F32, n_experts, cols, spread);
+    Mat x(rows, cols);
+    x.fill(rng, 1.0f);
+    Routes routes(rows, n_used);
+    for (int r = 0; r < rows; ++r) {
+      for (int i = 0; i < n_used; ++i) routes.row(r).ids[i] = (3 * r + 5 * i) % n_experts;
+    }
+    const std::vector<int32_t> ids = routes.ids;
+    ops.weigh(router.w(), x, routes.view);
+    EXPECT_EQ(routes.ids, ids);
+    for (int r = 0; r < rows; ++r) {
+      const Vec logits = router.times(x.vec(r));
+      Vec want;
+      double sum = 0, most = -INFINITY;
+      for (int i = 0; i < n_used; ++i) most = std::max(most, logits[static_cast<size_t>(routes.row(r).ids[i])]);
+      for (int i = 0; i < n_used; ++i) {
+        want.push_back(std::exp(logits[static_cast<size_t>(routes.row(r).ids[i])] - most));
+        sum += want.back();
+      }
+      for (double& p : want) p /= sum;
+      expect_near(routes.row(r).weights, want, (spread < 1 ? 4 : 2000) * tolerance.f32, "weights");
+    }
+  }
+}
+
 struct ExpertShape {
   int n_experts, n_used, d_model, width;
   DType gate, up, down, shared;
@@ -261,6 +311,8 @@ inline std::vector<OpCase> expert_cases() {
       {"EqualLogitsGoToTheLowerExpert", equal_logits_go_to_the_lower_expert},
       {"ALogitThatIsNoNumberRanksLast", a_logit_that_is_no_number_ranks_last},
       {"RouteSurvivesNumbersOutOfRange", route_survives_numbers_out_of_range},
+      {"WeighOfTheRoutersOwnChoiceGivesItsBits", weigh_of_the_routers_own_choice_gives_its_bits},
+      {"WeighMeetsTheSpecForAnyChoice", weigh_meets_the_spec_for_any_choice},
       {"ExpertsMeetTheSpec", experts_meet_the_spec},
       {"ExpertsGiveARowTheSameBitsInAnyCompany", experts_give_a_row_the_same_bits_in_any_company},
       {"ExpertsAreAddedInRankOrder", experts_are_added_in_rank_order},
