@@ -257,6 +257,9 @@ Result<Options> parse_options(const CommandSpec& command, const std::vector<std:
     if ((option.commands & command.bit) == 0) continue;
     if (Status s = check_option(command, option, options.values_[option.name]); !s.ok()) return with_hint(s);
   }
+  if (options.arguments_.empty() && command.needs_argument) {
+    return with_hint({Code::invalid_argument, fmt::format("strata {} needs {}", command.name, command.argument)});
+  }
   if (options.arguments_.size() > command.max_arguments) {
     const std::string takes = command.max_arguments == 0 ? "no argument" : fmt::format("one {}", command.argument);
     return Status(Code::invalid_argument,

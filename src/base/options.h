@@ -22,8 +22,8 @@ ExitCode exit_code_of(Code code);
 enum class OptionType : uint8_t { flag, integer, number, choice, text, file };
 enum class OptionGroup : uint8_t { behaviour, performance, debug };
 
-// Bits, since an option may belong to several commands.
-enum CommandBit : uint32_t { kRun = 1, kInfo = 2, kTokenize = 4, kEval = 8 };
+// Bits, since an option may belong to several commands. Where it means something else, it is declared once for each.
+enum CommandBit : uint32_t { kRun = 1, kInfo = 2, kTokenize = 4, kEval = 8, kSynth = 16 };
 
 struct OptionSpec {
   const char* name;  // without dashes
@@ -51,6 +51,7 @@ struct CommandSpec {
   const char* summary;       // half a line
   const char* description;   // paragraphs, divided by "\n"
   const char* examples;      // lines
+  bool needs_argument = false;
 };
 
 std::span<const OptionSpec> option_table();

@@ -115,7 +115,9 @@ std::string overview_text() {
 std::string help_text(const CommandSpec& command) {
   const bool takes_argument = command.argument[0] != '\0';
   std::string out = fmt::format("usage: strata {} [options]{}\n\n", command.name,
-                                takes_argument ? fmt::format(" [{}]", command.argument) : "");
+                                command.needs_argument ? fmt::format(" {}", command.argument)
+                                : takes_argument       ? fmt::format(" [{}]", command.argument)
+                                                       : "");
   out += wrapped(command.description, 0, 0) + "\n";
   if (takes_argument) out += "\n" + entry(command.argument, command.argument_help);
   for (const auto& [group, title] : kGroups) {

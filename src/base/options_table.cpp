@@ -10,7 +10,7 @@ using enum OptionType;
 using enum OptionGroup;
 
 constexpr double kMaxInt = 2147483647;
-constexpr uint32_t kEvery = kRun | kInfo | kTokenize | kEval;
+constexpr uint32_t kEvery = kRun | kInfo | kTokenize | kEval | kSynth;
 constexpr uint32_t kComputing = kRun | kEval;
 constexpr uint32_t kPlanning = kComputing | kInfo;
 
@@ -188,6 +188,51 @@ constexpr OptionSpec kOptions[] = {
      .max = kMaxInt,
      .help = "length of the windows that the text is cut into",
      .commands = kEval},
+    {.name = "preset",
+     .type = choice,
+     .preset = "real",
+     .choices = "real|gsq-iq3_xxs|nano",
+     .help =
+         "what the model is before anything is changed: the published model at full size, the same with the formats "
+         "of a published file of 75.8 GB, or the bundled nano model",
+     .commands = kSynth},
+    {.name = "layers",
+     .type = integer,
+     .value = "N",
+     .automatic = "as in the preset",
+     .min = 1,
+     .max = 511,
+     .help = "blocks; the same as layers=N",
+     .commands = kSynth},
+    {.name = "ngram-rows",
+     .type = text,
+     .value = "N",
+     .automatic = "as in the preset",
+     .help = "rows of the n-gram table, such as 4M; 0: no n-grams; the same as ngram-rows=N",
+     .commands = kSynth},
+    {.name = "mtp", .type = flag, .help = "add a draft head, in the same file", .commands = kSynth},
+    {.name = "split",
+     .type = flag,
+     .help = "put the n-gram table into a file of its own: OUT-00001-of-00002.gguf and OUT-00002-of-00002.gguf",
+     .commands = kSynth},
+    {.name = "router-skew",
+     .type = number,
+     .value = "S",
+     .preset = "0",
+     .min = 0,
+     .max = 4,
+     .help =
+         "how uneven the choice of experts is; 0: nearly all alike, 0.3: a fifth of them gets two thirds of the work",
+     .commands = kSynth},
+    {.name = "seed",
+     .type = integer,
+     .value = "N",
+     .preset = "1",
+     .min = 0,
+     .max = 9007199254740992,
+     .help = "other weights; the same seed gives the same bytes",
+     .commands = kSynth},
+    {.name = "force", .type = flag, .help = "replace files that exist", .commands = kSynth},
     {.name = "json", .type = flag, .help = "print one JSON object in place of text", .commands = kEvery},
 
     {.name = "device",
@@ -205,7 +250,7 @@ constexpr OptionSpec kOptions[] = {
      .max = 1024,
      .help = "threads that compute",
      .group = performance,
-     .commands = kPlanning},
+     .commands = kPlanning | kSynth},
     {.name = "isa",
      .type = choice,
      .preset = "auto",
@@ -300,6 +345,24 @@ constexpr CommandSpec kCommands[] = {
          "log likelihood of the scored tokens; its standard error comes from their spread. The file is read piece by "
          "piece, cut at line ends, so it may be larger than memory.",
      .examples = "strata eval --text book.txt\nstrata eval --text book.txt --context 2048 --json"},
+    {.bit = kSynth,
+     .name = "synth",
+     .argument = "OUT.gguf [KEY=VALUE ...]",
+     .argument_help = "the file to write, and what is not as in the preset: numbers, and formats block by block, "
+                      "such as experts=256 or type.experts-in=IQ3_S,IQ2_XXS*3",
+     .max_arguments = 100,
+     .surplus_hint = "change fewer keys",
+     .summary = "write a model of random weights, to measure with",
+     .description =
+         "Writes a model file with the structure of real ones and random weights: what speed and memory can be "
+         "measured with. It loads, reads and answers like any other; what it says means nothing.\n"
+         "docs/synthetic-models.md lists the keys. The same command line gives the same bytes on every machine. "
+         "Nothing is left behind when the disk is too small or the writing is interrupted.",
+     .examples = "strata synth big.gguf --layers 4 --ngram-rows 4M\n"
+                 "strata synth mixed.gguf --preset gsq-iq3_xxs --layers 2 --split --router-skew 0.3\n"
+                 "strata synth small.gguf --preset nano --mtp experts=256 type.experts-in=IQ2_XXS,IQ3_S\n"
+                 "strata synth whole.gguf",
+     .needs_argument = true},
 };
 
 }  // namespace

@@ -17,5 +17,6 @@ Status run_command(CommandContext& context);
 Status info_command(CommandContext& context);
 Status tokenize_command(CommandContext& context);
 Status eval_command(CommandContext& context);
+Status synth_command(CommandContext& context);
 
 }  // namespace strata

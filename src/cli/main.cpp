@@ -24,6 +24,8 @@ Status dispatch(CommandContext& context) {
       return tokenize_command(context);
     case kEval:
       return eval_command(context);
+    case kSynth:
+      return synth_command(context);
   }
   CHECK(false, "the command {} is in the table and nowhere else", context.options.command().name);
 }

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <set>
+#include <sstream>
 
 #include "model/synth_keys.h"
 #include "model/weights.h"
@@ -97,6 +99,18 @@ TEST(SynthSpec, EveryKeyIsShownAsItMayBeSet) {
     }
     const auto before = synth_keys(preset(name)), after = synth_keys(spec);
     for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].value, after[i].value) << before[i].name;
+  }
+}
+
+TEST(SynthSpec, ThePageListsEveryKey) {
+  std::ifstream file(STRATA_SOURCE_DIR "/docs/synthetic-models.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  const auto real = synth_keys(preset("real")), nano = synth_keys(preset("nano"));
+  for (size_t i = 0; i < real.size(); ++i) {
+    const std::string line =
+        fmt::format("\n| `{}` | {} | {} | {} |\n", real[i].name, real[i].meaning, real[i].value, nano[i].value);
+    EXPECT_NE(page.str().find(line), std::string::npos) << "docs/synthetic-models.md has no line" << line;
   }
 }
 
