@@ -34,9 +34,10 @@ class Collector {
     for (int64_t i = 0; i < s_.layers; ++i) block(i, s_.attends(i), s_.index_block > 0, s_.experts);
     if (s_.mtp) draft();
     if (s_.has_ngrams()) {
+      const size_t before = out_.size();
       matrix("per_layer_token_embd.weight", s_.ngram_width, s_.ngram_rows, type_of(s_.table_type, 0),
              0.5f * root(s_.ngram_width));
-      if (s_.split) out_.back().shard = 1;
+      for (SynthTensor& t : std::span(out_).subspan(before)) t.shard = s_.split ? 1 : 0;
     }
     RETURN_IF_ERROR(mistake_);
     return std::move(out_);
@@ -56,8 +57,8 @@ class Collector {
   }
 
   // gain: of the values that come out over those that go in. NVFP4 has its size in a tensor beside it.
-  void stack(const std::string& name, Shape shape, DType type, float gain) {
-    SynthTensor t{name, type, shape, SynthValues::weights, 0, 0};
+  void stack(const std::string& name, Shape shape, DType type, float gain, SynthValues values = SynthValues::weights) {
+    SynthTensor t{name, type, shape, values, 0, 0};
     const float rms = std::clamp(gain / root(shape.ne[0]), kRmsMin, kRmsMax);
     t.rms = type == DType::NVFP4 ? 1 : rms;
     add(t);
@@ -130,13 +131,12 @@ class Collector {
     if (!attends) delta_net(p, i);
     if (s_.has_ngrams() && i == std::min<int64_t>(1, s_.layers - 1)) ngrams(p);
     hyper(p + "hc_ffn", i, true);
-    matrix(p + "ffn_gate_inp.weight", d, n_experts, type_of(s_.router, i), 2);
-    for (SynthTensor& t : std::span(out_).last(1)) t.values = SynthValues::router;
+    stack(p + "ffn_gate_inp.weight", Shape::of({d, n_experts}), type_of(s_.router, i), 2, SynthValues::router);
     const DType in = type_of(s_.experts_in, i), shared = type_of(s_.shared_in, i);
     experts(p + "ffn_gate_exps.weight", d, s_.expert_width, n_experts, in, 2);
     experts(p + "ffn_up_exps.weight", d, s_.expert_width, n_experts, in, 2);
     experts(p + "ffn_down_exps.weight", s_.expert_width, d, n_experts, type_of(s_.experts_out, i), 2 * write_gain_);
-    add({p + "ffn_gate_inp_shexp.weight", type_of(s_.router, i), Shape::of({d}), SynthValues::weights, 1 / root(d), 0});
+    stack(p + "ffn_gate_inp_shexp.weight", Shape::of({d}), type_of(s_.router, i), 1);
     matrix(p + "ffn_gate_shexp.weight", d, s_.shared_width, shared, 2);
     matrix(p + "ffn_up_shexp.weight", d, s_.shared_width, shared, 2);
     matrix(p + "ffn_down_shexp.weight", s_.shared_width, d, type_of(s_.shared_out, i), write_gain_);

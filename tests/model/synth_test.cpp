@@ -29,7 +29,8 @@ SynthSpec preset(const std::string& name, const std::vector<std::string>& assign
 
 // The nano preset made smaller, for tests that write files.
 SynthSpec small(const std::vector<std::string>& assignments = {}) {
-  SynthSpec spec = preset("nano", {"layers=4", "vocab=512", "ngram-rows=4000", "experts=16", "draft-experts=16"});
+  SynthSpec spec =
+      preset("nano", {"layers=4", "vocab=512", "ngram-rows=4000", "ngram-width=64", "experts=16", "draft-experts=16"});
   for (const std::string& a : assignments) {
     const Status set = synth_set(spec, a);
     EXPECT_TRUE(set.ok()) << set.text();
@@ -310,17 +311,19 @@ TEST(SynthWrite, TheSameSpecGivesTheSameBytesWithAnyNumberOfThreads) {
 
 TEST(SynthWrite, EveryKindOfModelLoads) {
   const TempDir dir;
-  for (const char* name :
-       {"layers=1", "layers=2", "layers=7", "attention-interval=1", "attention-interval=2", "index-block=0",
-        "ngram-rows=0", "streams=2", "type.experts-in=IQ2_S,Q2_0,IQ1_M", "type.experts-out=Q2_0,NVFP4,MXFP4",
-        "type.mixer-in=NVFP4", "type.embedding=NVFP4", "type.hyper=Q8_0", "ngram-heads=1"}) {
+  for (const char* name : {"layers=1", "layers=2", "layers=7", "attention-interval=1", "attention-interval=2",
+                           "index-block=0", "ngram-rows=0", "streams=2", "type.experts-in=IQ2_S,Q2_0,IQ1_M",
+                           "type.experts-out=Q2_0,NVFP4,MXFP4", "type.mixer-in=NVFP4", "type.embedding=NVFP4",
+                           "type.hyper=Q8_0", "type.router=NVFP4", "type.ngram-table=NVFP4", "ngram-heads=1"}) {
     for (const bool mtp : {false, true}) {
       SCOPED_TRACE(name);
       SynthSpec spec = small({name});
       spec.mtp = mtp;
+      spec.split = mtp && spec.has_ngrams();
+      spec.router_skew = mtp ? 0.5 : 0;
       const auto files = write(spec, dir.path("m.gguf"));
       ASSERT_TRUE(files.ok()) << files.status().text();
-      const auto model = load_model(dir.path("m.gguf"), "");
+      const auto model = load_model(files->paths.front(), "");
       ASSERT_TRUE(model.ok()) << model.status().text();
       EXPECT_EQ((*model)->file->file_bytes(), files->bytes);
       EXPECT_EQ((*model)->file->tensors().size(), files->n_tensors);
