@@ -23,6 +23,7 @@ Status check_together(const Options& options) {
     for (const char* of_template : {"system", "think", "tools"})
       RETURN_IF_ERROR(not_both(options, without_template, of_template));
   }
+  RETURN_IF_ERROR(not_both(options, "trace-routing", "replay-routing"));
   if (options.given("tokens") && !options.arguments().empty()) {
     return {Code::invalid_argument, "--tokens stands in place of PROMPT, and both are given", "leave one of them out"};
   }
@@ -221,6 +222,12 @@ std::string as_json(const Answer& answer, const SampleParams& sample, const Engi
   return dump_python_style(out) + "\n";
 }
 
+Status save_routing(const Engine& engine, const std::string& path, Log& log) {
+  ASSIGN_OR_RETURN(const Pos tokens, engine.save_routing());
+  log.info(fmt::format("experts of {} written to {}", plural(static_cast<uint64_t>(tokens), "token"), path));
+  return {};
+}
+
 // Steps until the request has ended; an interrupt or an output that cannot be written ends it early.
 void drive(Engine& engine, RequestId id, const Answer& answer) {
   bool cancelled = false, more = true;
@@ -253,6 +260,8 @@ Status run_command(CommandContext& context) {
   engine_settings.isa = options.text("isa");
   engine_settings.max_drafts = static_cast<int>(options.integer("max-drafts"));
   engine_settings.mtp_path = options.text("mtp");
+  engine_settings.trace_routing = options.text("trace-routing");
+  engine_settings.replay_routing = options.text("replay-routing");
   if (options.given("max-context")) engine_settings.max_context = static_cast<int>(options.integer("max-context"));
   const double start_s = log.now_s();
   ASSIGN_OR_RETURN(
@@ -272,6 +281,7 @@ Status run_command(CommandContext& context) {
   const Finished& f = answer.finished;
   RETURN_IF_ERROR(answer.output);
   if (f.reason == FinishReason::failed) return f.status;
+  if (options.given("trace-routing")) RETURN_IF_ERROR(save_routing(*engine, options.text("trace-routing"), log));
   if (json) RETURN_IF_ERROR(write_stream(Stream::out, as_json(answer, sample, *engine, file.file_name())));
   log_closing(f, sample, log);
   if (f.reason == FinishReason::context)

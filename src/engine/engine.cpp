@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "engine/device_choice.h"
 #include "engine/forward.h"
+#include "engine/routing.h"
 #include "engine/scheduler.h"
 #include "engine/speculative.h"
 #include "experts/store.h"
@@ -77,7 +78,9 @@ struct Engine::Parts {
   std::vector<const GdnWeights*> gdn_weights;
   std::unique_ptr<Sequence> sequence;
   std::unique_ptr<Forward> forward;
-  std::unique_ptr<Drafter> drafter;  // null without a draft head
+  std::unique_ptr<Drafter> drafter;           // null without a draft head
+  std::unique_ptr<RoutingRecorder> recorder;  // null unless a trace is wanted
+  std::unique_ptr<RoutingReplay> replay;      // null unless a trace decides
   int max_drafts = 0;
   bool tainted = false;  // a failed request may have left values that must not be reused
 
@@ -87,6 +90,8 @@ struct Engine::Parts {
   std::unordered_set<RequestId> live, cancelled;
 
   Status allocate();
+  Status open_routing(const EngineOptions& options);
+  int most_drafts(const Active& a) const;
   Status files_unchanged() const;
   RequestId new_id();
   // Ends every request that was cancelled, running or waiting.
@@ -114,6 +119,20 @@ Status Engine::Parts::allocate() {
                                     [this](SequenceView& view) { device.ops->settle(gdn_weights, view); }));
   ASSIGN_OR_RETURN(forward, Forward::create(ops, model, *store, plan));
   if (forward->has_draft_head()) drafter = std::make_unique<Drafter>(*forward, *sequence);
+  return {};
+}
+
+Status Engine::Parts::open_routing(const EngineOptions& options) {
+  if (options.trace_routing.empty() && options.replay_routing.empty()) return {};
+  ASSIGN_OR_RETURN(const RoutingGeometry geometry, RoutingGeometry::of(model->config));
+  if (!options.replay_routing.empty()) {
+    ASSIGN_OR_RETURN(replay, RoutingReplay::open(options.replay_routing, geometry));
+    forward->set_routing(replay.get());
+    return {};
+  }
+  ASSIGN_OR_RETURN(recorder,
+                   RoutingRecorder::create(device.ops->memory(), geometry, plan.max_context, options.trace_routing));
+  forward->set_routing(recorder.get());
   return {};
 }
 
@@ -230,14 +249,20 @@ bool Engine::Parts::read_prompt(Active& a) {
   return false;
 }
 
+// How far a window may look ahead: rows that may not be kept must not be what a trace ends with.
+int Engine::Parts::most_drafts(const Active& a) const {
+  const int drafts = a.drafts.drafts();
+  return replay ? std::clamp(replay->positions() - sequence->length() - 1, 0, drafts) : drafts;
+}
+
 // One window: the last drawn token and what the draft head proposes after it. Rows are kept as far as the draws agree.
 bool Engine::Parts::generate(Active& a) {
   const double start_s = now_s();
   const Pos first = sequence->length();
   const int tokens_before = a.timings.generated_tokens;
   std::vector<TokenRecord> rows{a.rest().front()};
-  if (a.drafts.drafts() > 0) {
-    auto proposed = drafter->propose(rows.front().token, a.drafts.drafts());
+  if (const int drafts = most_drafts(a); drafts > 0) {
+    auto proposed = drafter->propose(rows.front().token, drafts);
     if (!proposed.ok()) return fail(a, proposed.status());
     for (const TokenId t : *proposed) rows.push_back(TokenRecord::text(t, rows.back().pos.t + 1, RowRole::generated));
   }
@@ -299,6 +324,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options, const
                     options.isa == "auto" ? "the best that this build and this processor have" : "named by --isa"));
   }
   RETURN_IF_ERROR(parts->allocate());
+  RETURN_IF_ERROR(parts->open_routing(options));
   report("ready", 1.0);
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
@@ -323,6 +349,7 @@ Result<RequestId> Engine::submit(Request request, Sink& sink) {
   if (request.limits.max_tokens < 0)
     return Status(Code::invalid_argument, fmt::format("max_tokens is {}", request.limits.max_tokens), "0 or more");
   RETURN_IF_ERROR(check_params(request.sample, vocab));
+  if (p.replay) RETURN_IF_ERROR(p.replay->admit(static_cast<Pos>(request.prompt.size())));
   RETURN_IF_ERROR(p.files_unchanged());
   const RequestId id = p.new_id();
   Active& a = p.queue.emplace_back();
@@ -383,6 +410,13 @@ Result<std::vector<float>> Engine::score(std::span<const TokenId> tokens, const 
     if (on_progress) on_progress(static_cast<int>(at));
   }
   return nll;
+}
+
+Result<Pos> Engine::save_routing() const {
+  CHECK(parts_->recorder != nullptr, "no routing was recorded");
+  const Pos positions = parts_->sequence->length();
+  RETURN_IF_ERROR(parts_->recorder->save(positions));
+  return positions;
 }
 
 const Plan& Engine::plan() const {

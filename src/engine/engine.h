@@ -86,6 +86,10 @@ class Engine {
   // entries. on_progress(done) is called after each chunk. tokens must fit the context.
   Result<std::vector<float>> score(std::span<const TokenId> tokens, const std::function<void(int)>& on_progress);
 
+  // Writes the file of EngineOptions::trace_routing: the experts of every token that the sequence holds now, which is
+  // the last request without the token that ended it. Returns how many tokens that is.
+  Result<Pos> save_routing() const;
+
   const Plan& plan() const;
   const ModelFacts& facts() const;
   const char* device() const;

@@ -29,6 +29,8 @@ void Forward::add_ngrams(const Sequence& sequence, std::span<const TokenRecord> 
 
 Status Forward::add(const Work& work) {
   CHECK(!work.rows.empty() && work.rows.front().role == batch_.role, "all rows of a step have one role");
+  if (routing_ != nullptr)
+    RETURN_IF_ERROR(routing_->admit(work.sequence->length() + static_cast<Pos>(work.rows.size())));
   ASSIGN_OR_RETURN(Segment segment, work.sequence->begin(work.rows));
   segment.first_row = batch_.rows();
   batch_.segments.push_back(segment);
@@ -45,6 +47,7 @@ Status Forward::run(std::span<const Work> work, const std::function<void(int)>& 
   CHECK(!work.empty() && !work.front().rows.empty(), "a step needs rows");
   batch_.clear();
   batch_.role = work.front().rows.front().role;
+  batch_.routing = routing_;
   for (size_t i = 0; i < work.size(); ++i) {
     const Status added = add(work[i]);
     if (added.ok()) continue;

@@ -36,6 +36,10 @@ class Forward {
   MatF32 draft_logits(int first, int n);
   bool has_draft_head() const { return model_->draft.has_value(); }
 
+  // Watches or decides which experts the rows of every later step use; must outlive the steps. The draft head keeps its
+  // own choice.
+  void set_routing(RoutingTap* tap) { routing_ = tap; }
+
   // Logits of rows [first, first + n) of the last batch, n <= kLogitRows; valid until the next call.
   MatF32 logits(int first, int n);
   const Activations& activations() const { return *activations_; }
@@ -51,6 +55,7 @@ class Forward {
   LayerContext context_;
   std::unique_ptr<Activations> activations_;
   Batch batch_;
+  RoutingTap* routing_ = nullptr;
   std::vector<TokenId> window_;  // ids before and in the rows being hashed
 };
 

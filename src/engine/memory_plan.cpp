@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "layers/batch.h"
 #include "state/kv_cache.h"
 #include "state/running.h"
@@ -41,7 +42,7 @@ int usable_cores(const Machine& machine) {
 }
 
 std::string counted(int n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  return plural(static_cast<uint64_t>(std::max(n, 0)), what);
 }
 
 void tell_threads(const Machine& machine, const EngineOptions& options, Plan& plan) {
@@ -96,6 +97,12 @@ void fill_lines(const ModelFacts& model, const ScratchFn& scratch, int context, 
       fmt::format("up to {} moments to go back to", kMarks));
   add("activations", Activations::bytes(c, plan.chunk_rows, context), false,
       fmt::format("{} rows in a step", plan.chunk_rows));
+  if (plan.traces_routing) {
+    uint64_t ids = 0;
+    for (const BlockConfig& b : c.blocks) ids += static_cast<uint64_t>(b.n_experts_used);
+    add("routing trace", sizeof(uint16_t) * ids * static_cast<uint64_t>(context), false,
+        fmt::format("{} experts of every token", ids));
+  }
   add("scratch", scratch(ops_shapes(c, plan.chunk_rows, context)), false, "working memory of the operations");
   plan.bytes_own = plan.bytes_mapped = 0;
   for (const PlanLine& l : plan.lines) (l.mapped ? plan.bytes_mapped : plan.bytes_own) += l.bytes;
@@ -154,6 +161,7 @@ Result<Plan> make_plan(const Machine& machine, const ModelFacts& model, const En
   ASSIGN_OR_RETURN(plan.kv, kv_format(options, plan));
   plan.threads = plan_threads(machine, options);
   tell_threads(machine, options, plan);
+  plan.traces_routing = !options.trace_routing.empty();
   plan.chunk_rows = options.chunk_rows > 0 ? options.chunk_rows : kDefaultChunk;
 
   const uint64_t available = machine.ram_available > 0 ? machine.ram_available : UINT64_MAX;

@@ -23,6 +23,8 @@ struct EngineOptions {
   int threads = 0;             // 0: chosen from cores and limits
   std::string kv = "auto";     // "auto", "f32", "f16"
   int chunk_rows = 0;          // prompt rows per step; 0: automatic
+  std::string trace_routing;   // file that save_routing writes; "": nothing is recorded
+  std::string replay_routing;  // routing trace that decides which experts are used; "": the router does
   int max_drafts = 3;          // tokens the draft head may propose per step; 0: none
 };
 
@@ -39,6 +41,7 @@ struct Plan {
   int chunk_rows = 0;
   int threads = 0;
   KvFormat kv = KvFormat::f32;
+  bool traces_routing = false;
   size_t n_pages = 0;      // of keys and values
   uint64_t bytes_own = 0;  // sum of the lines that are not mapped
   uint64_t bytes_mapped = 0;

@@ -10,6 +10,7 @@ void Batch::clear() {
   embeddings.clear();
   ngram_rows.clear();
   segments.clear();
+  routing = nullptr;
 }
 
 // Takes from an arena, or only counts what would be taken.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "layers/routing_tap.h"
 #include "model/weights.h"
 #include "ops/ops.h"
 
@@ -20,6 +21,7 @@ struct Batch {
   std::vector<uint64_t> ngram_rows;      // [rows, ngram heads]
   std::vector<Segment> segments;         // all of one role, rows in order
   RowRole role = RowRole::prompt;
+  RoutingTap* routing = nullptr;  // of a batch of the trunk; null: the router alone decides
 
   int rows() const { return static_cast<int>(tokens.size()); }
   void clear();

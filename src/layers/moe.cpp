@@ -7,7 +7,12 @@ void moe(const LayerContext& c, const Block& block, LayerId id, const Batch& bat
   const ExpertLayer& layer = c.store.layer(id);
   Routed routed = a.routed;
   routed.n_used = layer.n_used;
-  c.ops.route(block.router, a.x, routed);
+  if (batch.routing != nullptr && batch.routing->choose(id, batch.segments, routed)) {
+    c.ops.weigh(block.router, a.x, routed);
+  } else {
+    c.ops.route(block.router, a.x, routed);
+  }
+  if (batch.routing != nullptr) batch.routing->see(id, batch.segments, routed);
   c.ops.experts(layer, a.x, routed, a.y, batch.role);
   c.store.count(batch.rows() * layer.n_used);
 }

@@ -5,10 +5,14 @@ STRATA_BINARY names the program; without it the release build is used. The bundl
 """
 import json
 import os
+import resource
+import signal
+import struct
+import subprocess
 import sys
 import unittest
 
-from cli_test import GREEDY, STRATA, CommandTest, strata
+from cli_test import DRAFT, GREEDY, MODEL, STRATA, CommandTest, strata
 
 SHORT = [*GREEDY, "--raw", "--max-tokens", "4", "Once upon a time"]
 
@@ -69,6 +73,76 @@ class ThreadsTest(CommandTest):
     def test_more_threads_than_processors_are_warned_of(self):
         many = len(os.sched_getaffinity(0)) + 1
         self.assertIn(f"warning: --threads {many} on ", self.runs("run", "--threads", str(many), *SHORT).err)
+
+
+class RoutingTest(CommandTest):
+    PROMPT = [*GREEDY, "--json", "--max-tokens", "8", "Tell me about a fox."]
+
+    def setUp(self):
+        super().setUp()
+        self.trace = os.path.join(self.folder.name, "fox.trace")
+
+    def record(self):
+        ran = self.runs("run", "--trace-routing", self.trace, *self.PROMPT)
+        with open(self.trace, "rb") as file:
+            return json.loads(ran.out), ran, file.read()
+
+    def test_a_recorded_run_is_replayed_to_the_bit(self):
+        answer, ran, trace = self.record()
+        tokens, layers = struct.unpack_from("<QI", trace, 8)
+        self.assertEqual(tokens, answer["timings"]["prompt_tokens"] + 7)
+        self.assertIn(f"strata: experts of {tokens} tokens written to {self.trace}\n", ran.err)
+        again = json.loads(self.runs("run", "--replay-routing", self.trace, *self.PROMPT).out)
+        drafted = json.loads(self.runs("run", "--mtp", DRAFT, "--replay-routing", self.trace, *self.PROMPT).out)
+        for other in (again, drafted):
+            self.assertEqual((other["ids"], other["logits_hash"]), (answer["ids"], answer["logits_hash"]))
+
+    def test_another_trace_changes_the_work(self):
+        answer, _, trace = self.record()
+        tokens, layers = struct.unpack_from("<QI", trace, 8)
+        experts, used = struct.unpack_from("<II", trace, 24)
+        ids = struct.pack(f"<{used}H", *range(used)) * (layers * tokens)
+        path = self.put("first.trace", trace[:24 + 8 * layers] + ids)
+        forced = json.loads(self.runs("run", "--replay-routing", path, *self.PROMPT).out)
+        self.assertNotEqual(forced["logits_hash"], answer["logits_hash"])
+
+    def test_a_trace_that_does_not_fit_is_named(self):
+        _, _, trace = self.record()
+        wrong = lambda name, content: self.put(name, content)
+        for code, message, path in [
+                (3, "not a routing trace; record one with strata run --trace-routing FILE", MODEL),
+                (3, "no such file", "missing.trace"),
+                (3, "the file is empty", wrong("empty.trace", b"")),
+                (3, "bytes of ids are there", wrong("cut.trace", trace[:-2])),
+                (3, "of the routing trace uses", wrong("shape.trace", trace[:28] + struct.pack("<I", 0) + trace[32:])),
+                (3, "the routing trace has 1 layer, the model", wrong("one.trace", b"STRRTR01" + struct.pack("<QIIII", 0, 1, 0, 4, 2)))]:
+            with self.subTest(message):
+                ran = self.fails(code, message, "run", "--replay-routing", path, *self.PROMPT)
+                self.assertEqual(ran.out, "")
+        self.fails(2, "--trace-routing and --replay-routing cannot be used together", "run", "--trace-routing", "a", "--replay-routing", "b", "Hi")
+
+    def test_a_trace_that_ends_early_ends_the_run(self):
+        _, _, trace = self.record()
+        tokens, layers = struct.unpack_from("<QI", trace, 8)
+        head = 24 + 8 * layers
+        size = (len(trace) - head) // tokens
+        cut = lambda n: self.put("short.trace", trace[:8] + struct.pack("<Q", n) + trace[16:head + n * size])
+        self.fails(2, f"lasts for {tokens - 3} tokens, prompt and answer need {tokens - 2} by now; shorten",
+                   "run", "--replay-routing", cut(tokens - 3), *self.PROMPT)
+        ran = self.fails(2, "lasts for 2 tokens, prompt and answer need", "run", "--replay-routing", cut(2), *self.PROMPT)
+        self.assertEqual(ran.out, "")
+
+    def test_a_trace_that_cannot_be_written_is_named(self):
+        self.fails(3, "no/such", "run", "--trace-routing", "no/such/folder/t.trace", *self.PROMPT)
+        self.fails(2, "is a device", "run", "--trace-routing", "/dev/full", *self.PROMPT)
+
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
+        full = subprocess.run([STRATA, "run", "--trace-routing", self.trace, *self.PROMPT], capture_output=True, preexec_fn=small_files, timeout=100)
+        self.assertEqual(full.returncode, 3, full.stderr)
+        self.assertIn(self.trace.encode(), full.stderr.splitlines()[-1])
+        self.assertEqual(os.listdir(self.folder.name), [], "nothing is left behind")
 
 
 if __name__ == "__main__":
