@@ -5,6 +5,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 option(STRATA_TESTS "build the tests" ON)
 option(STRATA_CLI "build the strata binary and the tests that run it" ON)
+option(STRATA_BENCH "build the benches, which time operations (Google Benchmark)" OFF)
 option(STRATA_FUZZ "build the fuzz targets with libFuzzer (clang); otherwise they replay their corpus" OFF)
 set(STRATA_SANITIZE "" CACHE STRING "sanitizers, as in -fsanitize=: address,undefined or thread")
 
@@ -108,6 +109,14 @@ function(strata_command_tests name file)
       set_tests_properties(${test} PROPERTIES LABELS model TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT STRATA_BINARY=$<TARGET_FILE:strata>)
     endif()
   endforeach()
+endfunction()
+
+# strata_bench(FILE ROOM): a program that times what ROOM offers.
+function(strata_bench file room)
+  find_package(benchmark REQUIRED)
+  get_filename_component(name ${file} NAME_WE)
+  add_executable(${name} ${CMAKE_SOURCE_DIR}/${file})
+  target_link_libraries(${name} PRIVATE strata_${room} benchmark::benchmark)
 endfunction()
 
 # strata_fuzz(ROOM/UNIT [LIBS room ...]): fuzz/ROOM/UNIT_fuzz.cpp defines LLVMFuzzerTestOneInput; its seeds lie in fuzz/corpus/ROOM_UNIT/.

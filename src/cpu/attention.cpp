@@ -1,10 +1,13 @@
 // Sparse attention: norms and rotations, keys and values into the pages, and the softmax over the visible positions,
-// which runs over tiles of positions so that its memory does not grow with the context.
+// which runs over tiles of positions so that its memory does not grow with the context. Keys and values are read where
+// they lie, once for some heads at a time.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cpu/indexer.h"
+#include "cpu/mixers.h"
 #include "cpu/ops_cpu.h"
 #include "cpu/scratch.h"
 #include "quant/half.h"
@@ -49,18 +52,22 @@ class Visible {
     tail_ = end_ / block_tokens_ * block_tokens_;
   }
 
-  // The next up to n positions; 0 at the end.
-  int next(Pos* positions, int n) {
-    int count = 0;
-    while (count < n && block_ < n_blocks_) {
-      positions[count++] = blocks_[block_] * block_tokens_ + in_block_;
-      if (++in_block_ == block_tokens_) {
+  // The next run of neighbours in one page, at most n long; its length is 0 at the end.
+  std::pair<Pos, int> next(int n) {
+    if (block_ < n_blocks_) {
+      const Pos first = blocks_[block_] * block_tokens_ + in_block_;
+      const int count = std::min(n, block_tokens_ - in_block_);
+      in_block_ += count;
+      if (in_block_ == block_tokens_) {
         in_block_ = 0;
         ++block_;
       }
+      return {first, count};
     }
-    while (count < n && tail_ < end_) positions[count++] = tail_++;
-    return count;
+    const Pos first = tail_;
+    const int count = std::min({n, end_ - first, kPageTokens - first % kPageTokens});
+    tail_ += count;
+    return {first, count};
   }
 
  private:
@@ -73,62 +80,47 @@ class Visible {
 
 // One row and the query heads [first_head, first_head + heads), which share a key head.
 struct Attend {
-  const Kernels& kernels;
+  const MixerKernels& kernels;
   const QsaWeights& w;
   const KvView& kv;
-  int ordinal, kv_head, first_head, heads;
+  int ordinal, kv_head, heads;
   AttendTask t;
 
-  // The tile's keys side by side in float32, and where its values lie in float32.
-  void gather(int n) const {
-    const size_t k_at = static_cast<size_t>(kv_head * w.head_dim) * kv.value_bytes();
-    const size_t v_at = static_cast<size_t>(kv_head * w.value_dim) * kv.value_bytes();
-    for (int i = 0; i < n; ++i) {
-      const std::byte* key = kv.k(ordinal, t.positions[i]) + k_at;
-      const std::byte* value = kv.v(ordinal, t.positions[i]) + v_at;
-      float* key_to = t.key_tile + static_cast<int64_t>(i) * w.head_dim;
-      if (kv.format == KvFormat::f32) {
-        std::copy_n(reinterpret_cast<const float*>(key), w.head_dim, key_to);
-        t.values[i] = reinterpret_cast<const float*>(value);
-      } else {
-        float* value_to = t.value_tile + static_cast<int64_t>(i) * w.value_dim;
-        kernels.from_half(reinterpret_cast<const uint16_t*>(key), key_to, w.head_dim);
-        kernels.from_half(reinterpret_cast<const uint16_t*>(value), value_to, w.value_dim);
-        t.values[i] = value_to;
+  // Where the next positions' keys and values lie; returns how many, 0 at the end.
+  int gather(Visible& visible) const {
+    const size_t bytes = kv.value_bytes();
+    const KvLayer& layer = kv.layers[ordinal];
+    const size_t k_step = static_cast<size_t>(layer.k_width) * bytes,
+                 v_step = static_cast<size_t>(layer.v_width) * bytes;
+    const size_t k_at = static_cast<size_t>(kv_head * w.head_dim) * bytes;
+    const size_t v_at = static_cast<size_t>(kv_head * w.value_dim) * bytes;
+    int n = 0;
+    while (n < AttendTask::kPositions) {
+      const auto [first, count] = visible.next(AttendTask::kPositions - n);
+      if (count == 0) break;
+      const std::byte* key = kv.k(ordinal, first) + k_at;
+      const std::byte* value = kv.v(ordinal, first) + v_at;
+      for (int i = 0; i < count; ++i, ++n, key += k_step, value += v_step) {
+        t.keys[n] = key;
+        t.values[n] = value;
       }
     }
-  }
-
-  // Adds n positions to the running softmax of every head; out [heads, value_dim] holds sums of unnormalised weights.
-  void add_tile(int n, float* out) const {
-    gather(n);
-    kernels.dot_tile(t.key_tile, w.head_dim, n, t.queries, heads, w.head_dim, t.weights, n);
-    for (int h = 0; h < heads; ++h) {
-      float* weights = t.weights + h * n;
-      float highest = t.highest[h];
-      for (int i = 0; i < n; ++i) {
-        weights[i] *= w.scale;
-        highest = weights[i] > highest ? weights[i] : highest;
-      }
-      const float rescale = std::exp(t.highest[h] - highest);
-      t.highest[h] = highest;
-      t.total[h] = t.total[h] * rescale + kernels.exp_sum(weights, highest, n);
-      kernels.add_rows(out + h * w.value_dim, rescale, t.values, weights, n, w.value_dim);
-    }
+    return n;
   }
 
   void run(const float* queries, const float* gates, Visible visible, float* out) const {
-    for (int h = 0; h < heads; ++h) t.queries[h] = queries + h * w.head_dim;
+    constexpr int kStride = AttendTask::kPositions;
+    const bool half = kv.format == KvFormat::f16;
     std::fill_n(t.highest, heads, -std::numeric_limits<float>::infinity());
     std::fill_n(t.total, heads, 0.0f);
     std::fill_n(out, heads * w.value_dim, 0.0f);
-    for (int n; (n = visible.next(t.positions, AttendTask::kPositions)) > 0;) add_tile(n, out);
-    for (int h = 0; h < heads; ++h) {
-      const float share = 1.0f / t.total[h];
-      float* o = out + h * w.value_dim;
-      for (int j = 0; j < w.value_dim; ++j) o[j] *= share;
-      kernels.gate(o, gates + h * w.value_dim, w.value_dim);
+    for (int n; (n = gather(visible)) > 0;) {
+      kernels.attend_scores({t.keys, n, w.head_dim, half}, queries, heads, w.scale, t.weights, kStride);
+      for (int h = 0; h < heads; ++h)
+        t.rescale[h] = kernels.softmax_tile(t.weights + h * kStride, n, &t.highest[h], &t.total[h]);
+      kernels.attend_values({t.values, n, w.value_dim, half}, t.weights, kStride, t.rescale, heads, out);
     }
+    kernels.finish_heads(out, heads, w.value_dim, t.total, gates);
   }
 };
 
@@ -179,7 +171,7 @@ void CpuOps::sparse_attention(const QsaWeights& w, int ordinal, const Queries& q
     rows += segment.n_rows;
   }
   CHECK(rows == out.rows, "segments of {} rows, output of {}", rows, out.rows);
-  // Fewer tasks than threads: the query heads of a key head are shared out as well, though each then converts the keys.
+  // Fewer tasks than threads: the query heads of a key head are shared out as well, though each then reads the keys.
   const int group = w.heads / w.kv_heads;
   const int tasks = std::max(rows * w.kv_heads, 1);
   const int shares = std::clamp((shop_.pool.n_threads() + tasks - 1) / tasks, 1, group);
@@ -191,14 +183,8 @@ void CpuOps::sparse_attention(const QsaWeights& w, int ordinal, const Queries& q
     const int count = std::min(heads, (kv_head + 1) * group - first);
     const Segment& segment = *s.segment_of[row];
     Carver own = shop_.of_thread(thread);
-    const Attend attend{shop_.kernels,
-                        w,
-                        segment.sequence->kv,
-                        ordinal,
-                        kv_head,
-                        first,
-                        count,
-                        AttendTask::carve(own, count, w.head_dim, w.value_dim)};
+    const Attend attend{*shop_.kernels.mixers,        w, segment.sequence->kv, ordinal, kv_head, count,
+                        AttendTask::carve(own, count)};
     attend.run(q.q.row(row) + first * w.head_dim, q.gate.row(row) + first * w.head_dim,
                Visible(w, selection, row, segment.first_pos + row - segment.first_row),
                out.row(row) + first * w.value_dim);

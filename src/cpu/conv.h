@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cpu/kernels.h"
+#include "cpu/mixers.h"
 #include "ops/state_views.h"
 #include "tensor/tensor.h"
 
@@ -43,16 +43,20 @@ inline void conv_store(const ConvState& state, const SequenceView& sequence, Row
   }
 }
 
-// out[i] = silu( sum over j of weights[first + i][j] * input[r - (taps-1-j)*dilation][first + i] )
-inline void conv_row(const Kernels& kernels, const ConvState& state, MatF32 inputs, int r, const float* weights,
-                     int taps, int dilation, Channels c, float* out) {
-  std::fill_n(out, c.count, 0.0f);
-  const float* w = weights + static_cast<int64_t>(c.first) * taps;
-  for (int j = 0; j < taps; ++j) {
-    const float* input = conv_input(state, inputs, r - (taps - 1 - j) * dilation) + c.first;
-    for (int i = 0; i < c.count; ++i) out[i] += w[static_cast<int64_t>(i) * taps + j] * input[i];
-  }
-  kernels.silu(out, 1.0f, c.count);
+// Rows [first_row, first_row + n_rows) of a step and some channels, as the kernel convolves them.
+inline ConvPass conv_pass(const ConvState& state, MatF32 inputs, const float* weights, int taps, int dilation,
+                          Channels c, int first_row, int n_rows) {
+  return {state.base + static_cast<int64_t>(state.rows) * state.width,
+          state.width,
+          inputs.data,
+          inputs.stride,
+          weights,
+          taps,
+          dilation,
+          c.first,
+          c.count,
+          first_row,
+          n_rows};
 }
 
 }  // namespace strata

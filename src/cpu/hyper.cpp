@@ -4,6 +4,7 @@
 #include <array>
 
 #include "cpu/matmul.h"
+#include "cpu/mixers.h"
 #include "cpu/ops_cpu.h"
 #include "cpu/scratch.h"
 
@@ -74,10 +75,12 @@ void CpuOps::hyper_step(MatF32 streams, const SublayerOutput& previous, const Hy
   const HyperScratch s = HyperScratch::carve(shared, rows, next.streams, next.d_model, next.rank);
 
   shop_.each_row(rows, 8, [&](int r, int) {
-    write_row(shop_.kernels, streams, previous, r);
+    const float* y = previous.empty() ? nullptr : previous.y.row(r);
     for (int stream = 0; stream < next.streams; ++stream) {
       const int64_t at = static_cast<int64_t>(stream) * next.d_model;
-      shop_.kernels.rms_norm(streams.row(r) + at, next.norm + at, next.d_model, next.eps, s.normed.row(r) + at);
+      const float gain = previous.empty() ? 0.0f : previous.gains.row(r)[stream];
+      shop_.kernels.mixers->write_and_norm(streams.row(r) + at, y, gain, next.norm + at, next.d_model, next.eps,
+                                           s.normed.row(r) + at);
     }
     s.normed_rows[r] = s.normed.row(r);
     s.low_rows[r] = s.low.row(r);

@@ -1,9 +1,11 @@
 #include "cpu/indexer.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <limits>
 
+#include "cpu/mixers.h"
 #include "cpu/ops_cpu.h"
 #include "cpu/scratch.h"
 
@@ -40,72 +42,133 @@ void finish_block(const Kernels& kernels, const QsaWeights& w, int ordinal, cons
 
 namespace {
 
-// scores[b] = sum over heads of max(0, q.k) for blocks [first, last); what is not a number ranks below everything.
-void score_blocks(const Kernels& kernels, const QsaWeights& w, const KvView& kv, int ordinal, const float* queries,
-                  int first, int last, const SelectTask& t, float* scores) {
-  for (int b0 = first; b0 < last; b0 += SelectTask::kBlocks) {
-    const int n = std::min(SelectTask::kBlocks, last - b0);
-    for (int i = 0; i < n; ++i) t.keys[i] = kv.block_key(ordinal, b0 + i);
-    kernels.dot_tile(queries, w.index_dim, w.index_heads, t.keys, n, w.index_dim, t.products, w.index_heads);
-    for (int i = 0; i < n; ++i) {
-      float score = 0;
-      for (int head = 0; head < w.index_heads; ++head) {
-        const float product = t.products[i * w.index_heads + head];
-        score += product < 0 ? 0 : product;
+// The scores of blocks [first, last): the keys of a page lie side by side.
+void score_blocks(const MixerKernels& kernels, const QsaWeights& w, const KvView& kv, int ordinal, const float* queries,
+                  int first, int last, float* scores) {
+  const int per_page = kPageTokens / w.block_tokens;
+  for (int b = first, n; b < last; b += n) {
+    n = std::min(per_page - b % per_page, last - b);
+    kernels.block_scores(kv.block_key(ordinal, b), n, queries, w.index_heads, w.index_dim, scores + b);
+  }
+}
+
+// Scores are -inf or not negative: these whole numbers have their order.
+float score_at(int32_t rank) {
+  return rank < 0 ? -std::numeric_limits<float>::infinity() : std::bit_cast<float>(rank);
+}
+constexpr int32_t kBeyondAll = 0x7f800001;  // no score: it compares with nothing
+
+// The scores from low on are at least `budget` many, those from high on less.
+struct Bracket {
+  int32_t low = -1, high = kBeyondAll;
+  int n_low = 0, n_high = 0;
+};
+
+// Halves the bracket until few scores are left in it.
+Bracket narrow(const MixerKernels& kernels, const float* scores, int n, int budget) {
+  constexpr int kFew = 64, kPasses = 16;
+  Bracket b;
+  b.n_low = n;
+  for (int pass = 0; pass < kPasses && b.n_low - b.n_high > kFew && b.high - b.low > 1; ++pass) {
+    const int32_t middle = b.low + (b.high - b.low) / 2;
+    const int count = kernels.count_at_least(scores, n, score_at(middle));
+    (count >= budget ? b.low : b.high) = middle;
+    (count >= budget ? b.n_low : b.n_high) = count;
+  }
+  return b;
+}
+
+// The `budget` best of n scores, ascending; of equal ones the lower. Linear in n whatever the scores are.
+void pick_blocks(const MixerKernels& kernels, const SelectTask& t, const float* scores, int n, int budget,
+                 int32_t* blocks) {
+  const Bracket b = narrow(kernels, scores, n, budget);
+  const int close = kernels.find_between(scores, n, score_at(b.low), score_at(b.high), t.found);
+  for (int i = 0; i < close; ++i) t.close[i] = scores[t.found[i]];
+  const int wanted = budget - b.n_high;  // of the close ones
+  std::nth_element(t.close, t.close + wanted - 1, t.close + close, std::greater<>());
+  const float threshold = t.close[wanted - 1];
+  auto ties = static_cast<int>(std::count(t.close, t.close + wanted, threshold));
+  const int found = kernels.find_between(scores, n, threshold, score_at(kBeyondAll), t.found);
+  for (int i = 0; i < found; ++i) {
+    if (scores[t.found[i]] > threshold || ties-- > 0) *blocks++ = t.found[i];
+  }
+}
+
+// The rows of one segment that choose among more blocks than their budget.
+class SelectRun {
+ public:
+  SelectRun(const Workshop& shop, const QsaWeights& w, int ordinal, const Queries& q, const Segment& segment,
+            const Selection& out)
+      : shop_(shop), kernels_(*shop.kernels.mixers), w_(w), ordinal_(ordinal), q_(q), segment_(segment), out_(out) {}
+
+  // Some rows on one thread: they share each stretch of keys while it is near.
+  void rows(int first, int last, int thread) const {
+    constexpr int kStretch = 1024;
+    const int most = complete(last - 1);
+    Carver own = shop_.of_thread(thread);
+    const SelectTask t = SelectTask::carve(own, most);
+    const auto scores = [&](int i) { return t.scores + static_cast<int64_t>(i - first) * most; };
+    for (int b = 0; b < most; b += kStretch) {
+      for (int i = first; i < last; ++i) {
+        if (chooses(i)) score(i, b, std::min(b + kStretch, complete(i)), scores(i));
       }
-      scores[b0 + i] = std::isnan(score) ? -std::numeric_limits<float>::infinity() : score;
     }
+    for (int i = first; i < last; ++i) pick(i, t, scores(i));
   }
-}
 
-// The `budget` best of n scores, ascending; of equal ones the lower.
-void pick_blocks(const float* scores, float* sorted, int n, int budget, int32_t* blocks) {
-  std::copy_n(scores, n, sorted);
-  std::nth_element(sorted, sorted + budget - 1, sorted + n, std::greater<>());
-  const float threshold = sorted[budget - 1];
-  auto ties = static_cast<int>(std::count(sorted, sorted + budget, threshold));
-  for (int b = 0; b < n; ++b) {
-    if (scores[b] > threshold || (scores[b] == threshold && ties-- > 0)) *blocks++ = b;
+  // One row on all threads.
+  void shared_row(int i) const {
+    constexpr int kPiece = 512;  // so many blocks are worth another thread
+    Carver own = shop_.of_thread(0);
+    const SelectTask t = SelectTask::carve(own, complete(i));
+    if (chooses(i)) {
+      shop_.pool.parallel_for(complete(i), kPiece, [&](int first, int last, int) { score(i, first, last, t.scores); });
+    }
+    pick(i, t, t.scores);
   }
-}
 
-constexpr int kSharedBlocks = 512;  // so many blocks of one row are worth another thread
+ private:
+  int complete(int i) const { return (segment_.first_pos + i + 1) / w_.block_tokens; }
+  bool chooses(int i) const { return complete(i) > w_.budget_blocks; }
+
+  void score(int i, int first, int last, float* scores) const {
+    const float* queries = q_.index_q.row(segment_.first_row + i);
+    score_blocks(kernels_, w_, segment_.sequence->kv, ordinal_, queries, first, last, scores);
+  }
+  void pick(int i, const SelectTask& t, const float* scores) const {
+    const int row = segment_.first_row + i;
+    out_.count[row] = chooses(i) ? w_.budget_blocks : Selection::kAll;
+    if (chooses(i)) pick_blocks(kernels_, t, scores, complete(i), w_.budget_blocks, out_.of(row));
+  }
+
+  const Workshop& shop_;
+  const MixerKernels& kernels_;
+  const QsaWeights& w_;
+  const int ordinal_;
+  const Queries& q_;
+  const Segment& segment_;
+  const Selection& out_;
+};
 
 }  // namespace
 
 void CpuOps::select_blocks(const QsaWeights& w, int ordinal, const Queries& q, std::span<const Segment> segments,
                            Selection out) {
   for (const Segment& segment : segments) {
-    const KvView& kv = segment.sequence->kv;
-    const auto complete = [&](int i) { return (segment.first_pos + i + 1) / w.block_tokens; };
-    const auto score_and_pick = [&](int i, int thread, bool share) {
-      const int row = segment.first_row + i;
-      if (!has_indexer(w) || complete(i) <= w.budget_blocks) {
-        out.count[row] = Selection::kAll;
-        return;
-      }
-      CHECK(out.capacity >= w.budget_blocks, "room for {} of {} blocks", out.capacity, w.budget_blocks);
-      const int blocks = complete(i);
-      const float* queries = q.index_q.row(row);
-      Carver own = shop_.of_thread(thread);
-      const SelectTask t = SelectTask::carve(own, blocks, w.index_heads);
-      if (share) {
-        shop_.pool.parallel_for(blocks, kSharedBlocks, [&](int first, int last, int helper) {
-          Carver helpers_own = shop_.of_thread(helper);
-          const SelectTask h = SelectTask::carve(helpers_own, blocks, w.index_heads);
-          score_blocks(shop_.kernels, w, kv, ordinal, queries, first, last, h, t.scores);
-        });
-      } else {
-        score_blocks(shop_.kernels, w, kv, ordinal, queries, 0, blocks, t, t.scores);
-      }
-      pick_blocks(t.scores, t.sorted, blocks, w.budget_blocks, out.of(row));
-      out.count[row] = w.budget_blocks;
-    };
-    // A row per task, or, with fewer rows than threads, the blocks of one row after the other on all threads.
+    if (!has_indexer(w)) {
+      std::fill_n(out.count + segment.first_row, segment.n_rows, Selection::kAll);
+      continue;
+    }
+    CHECK(out.capacity >= w.budget_blocks || (segment.first_pos + segment.n_rows) / w.block_tokens <= w.budget_blocks,
+          "room for {} of {} blocks", out.capacity, w.budget_blocks);
+    const SelectRun run(shop_, w, ordinal, q, segment, out);
+    // Some rows per task, or, with fewer rows than threads, the blocks of one row after the other on all threads.
     if (segment.n_rows >= shop_.pool.n_threads()) {
-      shop_.each_row(segment.n_rows, 1, [&](int i, int thread) { score_and_pick(i, thread, false); });
+      const int grain = std::clamp(segment.n_rows / shop_.pool.n_threads(), 1, SelectTask::kRows);
+      shop_.pool.parallel_for(segment.n_rows, grain,
+                              [&](int first, int last, int thread) { run.rows(first, last, thread); });
     } else {
-      for (int i = 0; i < segment.n_rows; ++i) score_and_pick(i, 0, true);
+      for (int i = 0; i < segment.n_rows; ++i) run.shared_row(i);
     }
   }
 }

@@ -1,11 +1,11 @@
-// Kernels for x86 processors with AVX2; absent where the compiler was not told to use it.
+// Kernels for x86 processors with AVX2, FMA and F16C; absent where the compiler was not told to use it.
 #include <cstddef>
 
 #include "cpu/isa.h"
 #include "quant/codebooks.h"
 #include "quant/formats.h"
 
-#ifdef __AVX2__
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 
 #define STRATA_LANES 8
 #define STRATA_TILE_X 2
@@ -15,7 +15,8 @@
 
 namespace strata {
 const Kernels* avx2_kernels() {
-  return __builtin_cpu_supports("avx2") ? &kKernels : nullptr;
+  const bool runs = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  return runs ? &kKernels : nullptr;
 }
 }  // namespace strata
 

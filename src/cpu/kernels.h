@@ -10,21 +10,7 @@
 
 namespace strata {
 
-// Columns of the strip of a delta-rule state that is worked on at once.
-inline constexpr int kDeltaStrip = 32;
-
-// The rows of one value head in one strip. Matrices [rows, kDeltaStrip] are contiguous.
-struct DeltaRows {
-  int n_rows = 0, k_dim = 0;
-  const float* q = nullptr;  // row r at q + r * qk_stride: [k_dim]
-  const float* k = nullptr;
-  int64_t qk_stride = 0;
-  const float* decay = nullptr;  // [rows]
-  const float* beta = nullptr;   // [rows]
-  const float* v = nullptr;
-  float* update = nullptr;
-  float* out = nullptr;
-};
+struct MixerKernels;
 
 struct Kernels {
   const char* isa;
@@ -52,15 +38,12 @@ struct Kernels {
   void (*sigmoid)(float* x, float in_scale, float scale, int n);
   // y += sigmoid(m) * x
   void (*add_gated)(float* y, const float* m, const float* x, int n);
-  // Z = decay * Z + key (x) update for a strip z [k_dim, kDeltaStrip].
-  void (*delta_advance)(float* z, int k_dim, float decay, const float* key, const float* update);
-  // Each row: Z = decay * Z; update = beta * (v - k Z); Z += k (x) update; out = q Z.
-  void (*delta_rows)(float* z, const DeltaRows& rows);
   void (*from_half)(const uint16_t* from, float* to, int n);
   // n values in whole blocks of a format; any alignment.
   void (*decode_q6_k)(const std::byte* blocks, int64_t n, float* to);
   void (*decode_iq3_xxs)(const std::byte* blocks, int64_t n, float* to);
   void (*decode_iq4_nl)(const std::byte* blocks, int64_t n, float* to);
+  const MixerKernels* mixers;
 };
 
 // Those that this build has and this processor can run, the widest first; the last one runs everywhere.

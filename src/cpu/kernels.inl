@@ -281,46 +281,6 @@ void add_gated(float* y, const float* m, const float* x, int n) {
   }
 }
 
-// --- delta rule -----------------------------------------------------------------------------------------------------
-
-constexpr int kStripParts = kDeltaStrip / kLanes;
-
-void delta_advance(float* z, int k_dim, float decay, const float* key, const float* update) {
-  for (int i = 0; i < k_dim; ++i, z += kDeltaStrip) {
-    for (int j = 0; j < kStripParts; ++j) {
-      float* at = z + j * kLanes;
-      store(at, decay * load(at) + key[i] * load(update + j * kLanes));
-    }
-  }
-}
-
-void delta_rows(float* z, const DeltaRows& rows) {
-  for (int r = 0; r < rows.n_rows; ++r) {
-    const float* key = rows.k + r * rows.qk_stride;
-    const float* query = rows.q + r * rows.qk_stride;
-    const float decay = rows.decay[r];
-    Vec recalled[kStripParts] = {};
-    for (int i = 0; i < rows.k_dim; ++i) {
-      for (int j = 0; j < kStripParts; ++j) recalled[j] += key[i] * (decay * load(z + i * kDeltaStrip + j * kLanes));
-    }
-    Vec update[kStripParts], out[kStripParts] = {};
-    for (int j = 0; j < kStripParts; ++j) {
-      const int64_t at = static_cast<int64_t>(r) * kDeltaStrip + j * kLanes;
-      update[j] = rows.beta[r] * (load(rows.v + at) - recalled[j]);
-      store(rows.update + at, update[j]);
-    }
-    for (int i = 0; i < rows.k_dim; ++i) {
-      for (int j = 0; j < kStripParts; ++j) {
-        float* at = z + i * kDeltaStrip + j * kLanes;
-        const Vec next = decay * load(at) + key[i] * update[j];
-        store(at, next);
-        out[j] += query[i] * next;
-      }
-    }
-    for (int j = 0; j < kStripParts; ++j) store(rows.out + static_cast<int64_t>(r) * kDeltaStrip + j * kLanes, out[j]);
-  }
-}
-
 // --- fp16 -----------------------------------------------------------------------------------------------------------
 
 // As half_to_float of quant/half.h, a register at a time.
@@ -354,13 +314,14 @@ void from_half(const uint16_t* from, float* to, int n) {
 }  // namespace strata
 
 #include "cpu/decode.inl"
+#include "cpu/mixers.inl"
 
 namespace strata {
 namespace {
 
 constexpr Kernels kKernels = {
-    STRATA_ISA, dot_tile, rms_norm,  unit_norm,     add_scaled, add_rows,  exp_sum,     silu,           silu_times,
-    gate,       sigmoid,  add_gated, delta_advance, delta_rows, from_half, decode_q6_k, decode_iq3_xxs, decode_iq4_nl,
+    STRATA_ISA, dot_tile, rms_norm,  unit_norm, add_scaled,  add_rows,       exp_sum,       silu,           silu_times,
+    gate,       sigmoid,  add_gated, from_half, decode_q6_k, decode_iq3_xxs, decode_iq4_nl, &kMixerKernels,
 };
 
 }  // namespace

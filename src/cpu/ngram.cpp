@@ -86,7 +86,7 @@ void CpuOps::ngram_inject(const PleWeights& w, const NgramRows& rows, std::span<
       Carver own = shop_.of_thread(thread);
       const NgramTask t = NgramTask::carve(own, w.streams, w.d_model);
       const int r = segment.first_row + i;
-      conv_row(k, state, inputs, i, w.conv, w.conv_kernel, w.dilation, all, t.convolved);
+      k.mixers->conv_silu(conv_pass(state, inputs, w.conv, w.conv_kernel, w.dilation, all, i, 1), t.convolved, 0);
       for (int stream = 0; stream < w.streams; ++stream) {
         const int64_t at = static_cast<int64_t>(stream) * w.d_model;
         const float g = s.gains.row(r)[stream];

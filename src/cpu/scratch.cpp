@@ -20,14 +20,17 @@ HyperTask HyperTask::carve(Carver& own, int streams, int rank) {
 }
 
 GdnTask GdnTask::carve(Carver& own, int k_dim, int v_dim) {
+  const int64_t columns = whole_strips(v_dim);
   return {own.take<float>(int64_t{kRows} * 2 * k_dim),
-          own.take<float>(int64_t{kRows} * v_dim),
-          own.take<float>(int64_t{k_dim} * kDeltaStrip),
-          own.take<float>(kRows * kDeltaStrip),
-          own.take<float>(kRows * kDeltaStrip),
-          own.take<float>(kRows * kDeltaStrip),
           own.take<float>(kRows),
-          own.take<float>(kRows)};
+          own.take<float>(kRows * columns),
+          own.take<float>(kRows * columns),
+          own.take<float>(kRows * columns),
+          own.take<float>(kRows),
+          own.take<float>(kRows),
+          own.take<float>(int64_t{k_dim} * kDeltaStrip),
+          own.take<float>(int64_t{k_dim} * kDeltaStrip),
+          own.take<float>(kMaxWindow * kDeltaStrip)};
 }
 
 AttentionScratch AttentionScratch::carve(Carver& shared, int rows) {
@@ -38,20 +41,17 @@ PrepareTask PrepareTask::carve(Carver& own, int head_dim) {
   return {own.take<float>(head_dim), own.take<float>(head_dim), own.take<float>(head_dim)};
 }
 
-AttendTask AttendTask::carve(Carver& own, int heads, int head_dim, int value_dim) {
-  return {own.take<Pos>(kPositions),
-          own.take<const float*>(heads),
-          own.take<const float*>(kPositions),
-          own.take<float>(int64_t{kPositions} * head_dim),
-          own.take<float>(int64_t{kPositions} * value_dim),
+AttendTask AttendTask::carve(Carver& own, int heads) {
+  return {own.take<const std::byte*>(kPositions),
+          own.take<const std::byte*>(kPositions),
           own.take<float>(int64_t{kPositions} * heads),
+          own.take<float>(heads),
           own.take<float>(heads),
           own.take<float>(heads)};
 }
 
-SelectTask SelectTask::carve(Carver& own, int64_t blocks, int index_heads) {
-  return {own.take<float>(blocks), own.take<float>(blocks), own.take<const float*>(kBlocks),
-          own.take<float>(int64_t{kBlocks} * index_heads)};
+SelectTask SelectTask::carve(Carver& own, int64_t blocks) {
+  return {own.take<float>(kRows * blocks), own.take<int32_t>(blocks + 1), own.take<float>(blocks)};
 }
 
 NgramScratch NgramScratch::carve(Carver& shared, int rows, int width, int streams, int d_model) {
@@ -127,8 +127,8 @@ size_t thread_scratch_bytes(const OpsShapes& s) {
         GdnTask::carve(c, s.max_gdn_channels / 2, s.max_gdn_channels);
       }),
       bytes_of([&](Carver& c) { PrepareTask::carve(c, std::max(s.max_head_dim, s.max_index_dim)); }),
-      bytes_of([&](Carver& c) { AttendTask::carve(c, s.max_heads, s.max_head_dim, s.max_head_dim); }),
-      bytes_of([&](Carver& c) { SelectTask::carve(c, blocks, s.max_index_heads); }),
+      bytes_of([&](Carver& c) { AttendTask::carve(c, s.max_heads); }),
+      bytes_of([&](Carver& c) { SelectTask::carve(c, blocks); }),
       bytes_of([&](Carver& c) { NgramTask::carve(c, s.streams, s.d_model); }),
       bytes_of([&](Carver& c) { ExpertUpTask::carve(c, s.d_model); }),
       bytes_of([&](Carver& c) { ExpertDownTask::carve(c, s.max_rows, s.max_experts_used, s.max_expert_width); }),

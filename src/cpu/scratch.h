@@ -2,6 +2,7 @@
 // of a call. Asked with the largest shapes and no memory, the same functions say how much to reserve.
 #pragma once
 
+#include "cpu/mixers.h"
 #include "cpu/workshop.h"
 #include "ops/ops.h"
 
@@ -32,17 +33,19 @@ struct HyperTask {
   static HyperTask carve(Carver& own, int streams, int rank);
 };
 
-// Of a task that runs the value heads of one key head, some rows at a time.
+// Of a task that runs the value heads of one key head, some rows at a time. V is v_dim in whole strips.
 struct GdnTask {
-  static constexpr int kRows = 16;
-  float* qk;       // [kRows, 2 * k_dim]
-  float* v;        // [kRows, v_dim]
-  float* z;        // [k_dim, kDeltaStrip]
-  float* v_strip;  // [kRows, kDeltaStrip]
-  float* update;   // [kRows, kDeltaStrip]
-  float* out;      // [kRows, kDeltaStrip]
-  float* decay;    // [kRows]
-  float* beta;     // [kRows]
+  static constexpr int kRows = 32;
+  float* qk;         // [kRows, 2 * k_dim]
+  float* query_key;  // [kRows]
+  float* v;          // [kRows, V]
+  float* update;     // [kRows, V]
+  float* out;        // [kRows, V]
+  float* decay;      // [kRows]
+  float* beta;       // [kRows]
+  float* z;          // [k_dim, kDeltaStrip]: of a state
+  float* part;       // [k_dim, kDeltaStrip]: of a strip that is not whole
+  float* kept;       // [kMaxWindow, kDeltaStrip]: of the updates of such a strip
 
   static GdnTask carve(Carver& own, int k_dim, int v_dim);
 };
@@ -65,27 +68,24 @@ struct PrepareTask {
 // Of a task that attends with some heads of one key head.
 struct AttendTask {
   static constexpr int kPositions = 64;
-  Pos* positions;         // [kPositions]
-  const float** queries;  // [heads]
-  const float** values;   // [kPositions]
-  float* key_tile;        // [kPositions, head_dim]
-  float* value_tile;      // [kPositions, value_dim]
-  float* weights;         // [heads, positions of the tile]
-  float* highest;         // [heads]
-  float* total;           // [heads]
+  const std::byte** keys;    // [kPositions]
+  const std::byte** values;  // [kPositions]
+  float* weights;            // [heads, kPositions]
+  float* highest;            // [heads]
+  float* total;              // [heads]
+  float* rescale;            // [heads]
 
-  static AttendTask carve(Carver& own, int heads, int head_dim, int value_dim);
+  static AttendTask carve(Carver& own, int heads);
 };
 
-// Of a task that scores blocks: the scores of all blocks of a row, and a copy to find the threshold in.
+// Of a task that selects: the scores of all blocks of some rows, and those of one row that are near its threshold.
 struct SelectTask {
-  static constexpr int kBlocks = 64;
-  float* scores;       // [blocks]
-  float* sorted;       // [blocks]
-  const float** keys;  // [kBlocks]
-  float* products;     // [kBlocks, index heads]
+  static constexpr int kRows = 4;
+  float* scores;   // [kRows, blocks]
+  int32_t* found;  // [blocks + 1]
+  float* close;    // [blocks]
 
-  static SelectTask carve(Carver& own, int64_t blocks, int index_heads);
+  static SelectTask carve(Carver& own, int64_t blocks);
 };
 
 struct NgramScratch {

@@ -157,26 +157,4 @@ TEST(Kernels, DecodeBlocksOfEveryScaleAsTheReferenceDoes) {
   }
 }
 
-// A row that was computed and a row that is applied later from its factors leave the same state.
-TEST(Kernels, DeltaAdvanceRepeatsWhatDeltaRowsDid) {
-  constexpr int kDim = 20, kRows = 5;
-  Rng rng(3);
-  const std::vector<float> start = rng.normals(kDim * kDeltaStrip, 1.0f), qk = rng.normals(kRows * 2 * kDim, 0.3f);
-  const std::vector<float> v = rng.normals(kRows * kDeltaStrip, 1.0f);
-  const std::vector<float> decay = {0.9f, 1.0f, 0.5f, 0.99f, 0.1f}, beta = {0.3f, 1.0f, 0.0f, 0.9f, 0.5f};
-  std::vector<float> first;
-  for (const Kernels* k : available_kernels()) {
-    std::vector<float> z = start, replayed = start, update(v.size()), out(v.size());
-    k->delta_rows(z.data(), {kRows, kDim, qk.data(), qk.data() + kDim, 2 * kDim, decay.data(), beta.data(), v.data(),
-                             update.data(), out.data()});
-    for (int r = 0; r < kRows; ++r) {
-      k->delta_advance(replayed.data(), kDim, decay[static_cast<size_t>(r)], qk.data() + (2 * r + 1) * kDim,
-                       update.data() + r * kDeltaStrip);
-    }
-    expect_same_bits(z.data(), replayed.data(), kDim * kDeltaStrip, k->isa);
-    if (first.empty()) first = out;
-    expect_same_bits(out.data(), first.data(), static_cast<int>(out.size()), k->isa);
-  }
-}
-
 }  // namespace strata::test

@@ -47,7 +47,7 @@ TEST(Scratch, GrowsWithEveryShapeThatSomeOperationNeeds) {
   grows(&OpsShapes::max_linear_inputs, 65536);
   grows(&OpsShapes::max_gdn_channels, 65536);
   grows(&OpsShapes::max_heads, 4096);
-  grows(&OpsShapes::max_head_dim, 4096);
+  grows(&OpsShapes::max_head_dim, 65536);
   grows(&OpsShapes::max_experts, 65536);
   grows(&OpsShapes::max_experts_used, 4096);
   grows(&OpsShapes::max_expert_width, 65536);
