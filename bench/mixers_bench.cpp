@@ -32,10 +32,13 @@ class Noise {
     state_ = state_ * 1664525u + 1013904223u;
     return static_cast<float>(static_cast<int32_t>(state_)) * 0x1p-31f;
   }
+  // Aligned to a cache line, as the engine's memory is.
   float* floats(int64_t n, float scale = 1.0f, float mean = 0.0f) {
-    memory_.emplace_back(static_cast<size_t>(n));
-    for (float& x : memory_.back()) x = mean + scale * next();
-    return memory_.back().data();
+    memory_.emplace_back(static_cast<size_t>(n) + 16);
+    float* first = memory_.back().data();
+    while (reinterpret_cast<uintptr_t>(first) % 64 != 0) ++first;
+    for (int64_t i = 0; i < n; ++i) first[i] = mean + scale * next();
+    return first;
   }
   MatF32 matrix(int rows, int cols, float scale = 1.0f) { return {floats(int64_t{rows} * cols, scale), rows, cols}; }
   Weight weight(int rows, int cols) {

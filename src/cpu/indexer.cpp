@@ -42,12 +42,18 @@ void finish_block(const Kernels& kernels, const QsaWeights& w, int ordinal, cons
 
 namespace {
 
+// Asks for the start of memory that is read soon: pages lie anywhere, so the processor does not guess the next one.
+void fetch_start(const float* from) {
+  for (int i = 0; i < 128; i += 16) __builtin_prefetch(from + i);
+}
+
 // The scores of blocks [first, last): the keys of a page lie side by side.
 void score_blocks(const MixerKernels& kernels, const QsaWeights& w, const KvView& kv, int ordinal, const float* queries,
                   int first, int last, float* scores) {
   const int per_page = kPageTokens / w.block_tokens;
   for (int b = first, n; b < last; b += n) {
     n = std::min(per_page - b % per_page, last - b);
+    if (b + n < last) fetch_start(kv.block_key(ordinal, b + n));
     kernels.block_scores(kv.block_key(ordinal, b), n, queries, w.index_heads, w.index_dim, scores + b);
   }
 }

@@ -60,6 +60,14 @@ STRATA_INLINE void add(Lanes16& sum, const Lanes16& a) {
   for (int i = 0; i < kParts; ++i) sum.part[i] += a.part[i];
 }
 
+}  // namespace
+}  // namespace strata
+
+#include "cpu/fma.inl"
+
+namespace strata {
+namespace {
+
 // Lane i plus lane i + 8, then i + 4: what is left of a sum is four lanes.
 STRATA_INLINE Vec4 fold_to_4(const Lanes16& v) {
 #if STRATA_LANES == 16
@@ -156,36 +164,51 @@ void dot_tile(const float* w, int64_t w_stride, int n_w, const float* const* x, 
 
 // --- elementwise ----------------------------------------------------------------------------------------------------
 
-// e^x to within 2 units of the last place: 2^n * e^r with |r| <= ln(2)/2, the series up to r^7. Below 2^-126 it is 0.
+// 2^n * e^r = e^x: n in the low bits of the first result, and the series of e^r up to r^7, |r| <= ln(2)/2.
+struct ExpParts {
+  Vec n_bits, n, series;
+};
+STRATA_INLINE ExpParts exp_parts(Vec x) {
+  const Vec shift = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number in the low bits
+  const Vec n_bits = fma(x, splat(1.44269504f), shift);
+  const Vec n = n_bits - shift;
+  const Vec r = fma(n, splat(-1.42860677e-6f), fma(n, splat(-0.693145752f), x));
+  Vec p = splat(1.0f / 5040);
+  p = fma(p, r, splat(1.0f / 720));
+  p = fma(p, r, splat(1.0f / 120));
+  p = fma(p, r, splat(1.0f / 24));
+  p = fma(p, r, splat(1.0f / 6));
+  p = fma(p, r, splat(0.5f));
+  p = fma(p, r, splat(1.0f));
+  return {n_bits, n, fma(p, r, splat(1.0f))};
+}
+
+// e^x to within 2 units of the last place. Below 2^-126 it is 0.
 STRATA_INLINE Vec exp_of(Vec x) {
   const Vec highest = splat(88.72284f), lowest = splat(-87.33654f), infinity = splat(__builtin_inff());
-  const Vec shift = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number in the low bits
-  const Vec inside = x > highest ? highest : x < lowest ? lowest : x;
-  const Vec shifted = inside * splat(1.44269504f) + shift;
-  const Vec n = shifted - shift;
-  const Vec r = inside - n * splat(0.693145752f) - n * splat(1.42860677e-6f);
-  Vec p = splat(1.0f / 5040);
-  p = p * r + splat(1.0f / 720);
-  p = p * r + splat(1.0f / 120);
-  p = p * r + splat(1.0f / 24);
-  p = p * r + splat(1.0f / 6);
-  p = p * r + splat(0.5f);
-  p = p * r + splat(1.0f);
-  p = p * r + splat(1.0f);
+  const ExpParts e = exp_parts(x > highest ? highest : x < lowest ? lowest : x);
   // Two factors, because 2^128 is not a number: half of n each.
-  const IntVec whole = __builtin_convertvector(n, IntVec);
+  const IntVec whole = __builtin_convertvector(e.n, IntVec);
   const IntVec half = whole >> 1;
   const Vec first = (Vec)((half + 127) << 23), second = (Vec)((whole - half + 127) << 23);
-  Vec result = p * first * second;
+  Vec result = e.series * first * second;
   result = x < lowest ? Vec{} : result;
   result = x > highest ? infinity : result;
   return x == x ? result : x;
 }
 
+// The same for x that is not above 0; what is not a number stays so.
+STRATA_INLINE Vec exp_down(Vec x) {
+  const Vec lowest = splat(-87.33654f);
+  const ExpParts e = exp_parts(x < lowest ? lowest : x);
+  const Vec power = (Vec)(((IntVec)e.n_bits << 23) + (127 << 23));
+  return x < lowest ? Vec{} : e.series * power;
+}
+
 // 1 / (1 + e^-x), from e^-|x|, which never overflows.
 STRATA_INLINE Vec sigmoid_of(Vec x) {
   const Vec one = splat(1.0f);
-  const Vec e = exp_of(x < Vec{} ? x : -x);
+  const Vec e = exp_down(x < Vec{} ? x : -x);
   return (x < Vec{} ? e : one) / (one + e);
 }
 

@@ -1,57 +1,8 @@
 // The text of every variant of the kernels of mixers.h; part of kernels.inl, whose rules hold here as well.
-#if STRATA_LANES > 4
-#include <immintrin.h>
-#endif
-
 #include "cpu/mixers.h"
 
 namespace strata {
 namespace {
-
-// --- a product added without rounding in between --------------------------------------------------------------------
-
-#if STRATA_LANES == 16
-STRATA_INLINE Vec fma(Vec a, Vec b, Vec c) {
-  return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-}
-#elif STRATA_LANES == 8
-STRATA_INLINE Vec fma(Vec a, Vec b, Vec c) {
-  return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-}
-#elif defined(__FP_FAST_FMAF)
-STRATA_INLINE Vec fma(Vec a, Vec b, Vec c) {
-  Vec r;
-  for (int i = 0; i < kLanes; ++i) r[i] = __builtin_fmaf(a[i], b[i], c[i]);
-  return r;
-}
-#else
-typedef double Double2 __attribute__((vector_size(16)));
-typedef int64_t Long2 __attribute__((vector_size(16)));
-typedef float Float2 __attribute__((vector_size(8)));
-
-// The product is exact in double. The sum is rounded to odd there (an inexact one gets an odd last bit), which makes
-// rounding it once more to float right.
-STRATA_INLINE Float2 fma_of_two(Float2 a, Float2 b, Float2 c) {
-  const Double2 product = __builtin_convertvector(a, Double2) * __builtin_convertvector(b, Double2);
-  const Double2 addend = __builtin_convertvector(c, Double2), zero = {};
-  const Double2 sum = product + addend;
-  const Double2 part = sum - product;
-  const Double2 error = (product - (sum - part)) + (addend - part);
-  Long2 bits = (Long2)sum;
-  const Long2 one = {1, 1};
-  const Long2 even_and_inexact = ((error < zero) | (error > zero)) & ((bits & one) == 0);
-  const Long2 away_from_zero = (error > zero) == (sum > zero);
-  bits += even_and_inexact & (away_from_zero ? one : -one);
-  return __builtin_convertvector((Double2)bits, Float2);
-}
-STRATA_INLINE Vec fma(Vec a, Vec b, Vec c) {
-  const Float2 low = fma_of_two(__builtin_shufflevector(a, a, 0, 1), __builtin_shufflevector(b, b, 0, 1),
-                                __builtin_shufflevector(c, c, 0, 1));
-  const Float2 high = fma_of_two(__builtin_shufflevector(a, a, 2, 3), __builtin_shufflevector(b, b, 2, 3),
-                                 __builtin_shufflevector(c, c, 2, 3));
-  return __builtin_shufflevector(low, high, 0, 1, 2, 3);
-}
-#endif
 
 STRATA_INLINE void add_fused(Lanes16& sum, const Lanes16& a, const Lanes16& b) {
   for (int i = 0; i < kParts; ++i) sum.part[i] = fma(a.part[i], b.part[i], sum.part[i]);
@@ -93,17 +44,22 @@ STRATA_INLINE Lanes16 load_values16(const std::byte* row, int64_t at) {
 }
 
 // Rows and heads of the inner blocks: what fits into the registers.
-constexpr int kTileHeads = STRATA_LANES == 16 ? 4 : STRATA_LANES == 8 ? 2 : 1;
-constexpr int kTileRows4 = STRATA_LANES == 16 ? 4 : 2;
+constexpr bool kWide = STRATA_LANES == 16;
+constexpr int kTileHeads = kWide ? 4 : STRATA_LANES == 8 ? 2 : 1;
+constexpr int tile_places(int heads) {
+  return kWide ? 16 / heads : 2;
+}
 
 // --- attention ------------------------------------------------------------------------------------------------------
 
 #if STRATA_LANES == 16
-// Sixteen sums of 16 lanes at once, by the steps of fold_to_4 and fold_to_1: lane 4h + i of the result is sum[h][i].
-STRATA_INLINE Vec fold_sixteen(const Lanes16 (&sum)[4][4]) {
+// Sixteen sums of 16 lanes at once, by the steps of fold_to_4 and fold_to_1, in their order.
+template <int H, int N>
+STRATA_INLINE Vec fold_sixteen(const Lanes16 (&sum)[H][N]) {
   Vec eight[8], four[4], two[2];
   for (int i = 0; i < 8; ++i) {  // of a pair: lanes i and i + 8
-    const Vec a = sum[i / 4 * 2][i % 4].part[0], b = sum[i / 4 * 2 + 1][i % 4].part[0];
+    const int first = i / 4 * 8 + i % 4, second = first + 4;
+    const Vec a = sum[first / N][first % N].part[0], b = sum[second / N][second % N].part[0];
     eight[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
                __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
   }
@@ -126,13 +82,10 @@ STRATA_INLINE Vec fold_sixteen(const Lanes16 (&sum)[4][4]) {
 template <int H, int N>
 STRATA_INLINE void fold_products(const Lanes16 (&sum)[H][N], float factor, float* out, int stride) {
 #if STRATA_LANES == 16
-  if constexpr (H == 4 && N == 4) {
-    const Vec all = fold_sixteen(sum) * splat(factor);
-    for (int h = 0; h < 4; ++h) {
-      float four[16];
-      store(four, all);
-      __builtin_memcpy(out + h * stride, four + 4 * h, 4 * sizeof(float));
-    }
+  if constexpr (H * N == 16) {
+    float all[16];
+    store(all, fold_sixteen(sum) * splat(factor));
+    for (int h = 0; h < H; ++h) __builtin_memcpy(out + h * stride, all + h * N, N * sizeof(float));
     return;
   }
 #endif
@@ -147,9 +100,13 @@ STRATA_INLINE void fold_products(const Lanes16 (&sum)[H][N], float factor, float
   }
 }
 
-// Products of H heads and N rows.
-template <bool kHalf, int H, int N>
+// Products of H heads and N rows. Rows of a width that is no multiple of 16 are kRagged: their last values would drive
+// the sums out of the registers.
+template <bool kHalf, bool kRagged, int H, int N>
 STRATA_INLINE void products(const std::byte* const* rows, const float* queries, int dim, Lanes16 (&sum)[H][N]) {
+  for (int h = 0; h < H; ++h) {
+    for (int i = 0; i < N; ++i) sum[h][i] = {};
+  }
   int at = 0;
   for (; at + 16 <= dim; at += 16) {
     Lanes16 values[N];
@@ -159,41 +116,53 @@ STRATA_INLINE void products(const std::byte* const* rows, const float* queries, 
       for (int i = 0; i < N; ++i) add_fused(sum[h][i], query, values[i]);
     }
   }
-  if (at == dim) return;
-  Lanes16 values[N];
-  for (int i = 0; i < N; ++i) load_padded<kHalf>(rows[i], at, dim - at, values[i]);
-  for (int h = 0; h < H; ++h) {
-    const Lanes16 query = load16_part(queries + h * dim + at, dim - at);
-    for (int i = 0; i < N; ++i) add_fused(sum[h][i], query, values[i]);
+  if (kRagged && at < dim) {
+    Lanes16 values[N];
+    for (int i = 0; i < N; ++i) load_padded<kHalf>(rows[i], at, dim - at, values[i]);
+    for (int h = 0; h < H; ++h) {
+      const Lanes16 query = load16_part(queries + h * dim + at, dim - at);
+      for (int i = 0; i < N; ++i) add_fused(sum[h][i], query, values[i]);
+    }
   }
+}
+
+template <bool kHalf, bool kRagged, int H, int N>
+STRATA_INLINE void scores_block(const KvTile& keys, int i, const float* queries, float scale, float* weights,
+                                int stride) {
+  Lanes16 sum[H][N];
+  products<kHalf, kRagged>(keys.rows + i, queries, keys.dim, sum);
+  fold_products(sum, scale, weights + i, stride);
 }
 
 template <bool kHalf, int H>
 STRATA_INLINE void scores_of_heads(const KvTile& keys, const float* queries, float scale, float* weights, int stride) {
+  constexpr int kPlaces = tile_places(H);
   int i = 0;
-  for (; i + kTileRows4 <= keys.n; i += kTileRows4) {
-    Lanes16 sum[H][kTileRows4] = {};
-    products<kHalf>(keys.rows + i, queries, keys.dim, sum);
-    fold_products(sum, scale, weights + i, stride);
-  }
-  for (; i < keys.n; ++i) {
-    Lanes16 sum[H][1] = {};
-    products<kHalf>(keys.rows + i, queries, keys.dim, sum);
-    fold_products(sum, scale, weights + i, stride);
-  }
+  for (; i + kPlaces <= keys.n; i += kPlaces)
+    scores_block<kHalf, false, H, kPlaces>(keys, i, queries, scale, weights, stride);
+  for (; i < keys.n; ++i) scores_block<kHalf, false, H, 1>(keys, i, queries, scale, weights, stride);
 }
 
 template <bool kHalf>
 STRATA_INLINE void scores_of_tile(const KvTile& keys, const float* queries, int heads, float scale, float* weights,
                                   int stride) {
   int h = 0;
+  if (keys.dim % 16 != 0) {
+    for (; h < heads; ++h) {
+      for (int i = 0; i < keys.n; ++i)
+        scores_block<kHalf, true, 1, 1>(keys, i, queries + h * keys.dim, scale, weights + h * stride, stride);
+    }
+    return;
+  }
+  for (; kWide && h + 8 <= heads; h += 8)
+    scores_of_heads<kHalf, 8>(keys, queries + h * keys.dim, scale, weights + h * stride, stride);
   for (; h + kTileHeads <= heads; h += kTileHeads)
     scores_of_heads<kHalf, kTileHeads>(keys, queries + h * keys.dim, scale, weights + h * stride, stride);
-  if (kTileHeads > 2 && h + 2 <= heads) {
+  if (kWide && h + 2 <= heads) {
     scores_of_heads<kHalf, 2>(keys, queries + h * keys.dim, scale, weights + h * stride, stride);
     h += 2;
   }
-  if (h < heads) scores_of_heads<kHalf, 1>(keys, queries + h * keys.dim, scale, weights + h * stride, stride);
+  for (; h < heads; ++h) scores_of_heads<kHalf, 1>(keys, queries + h * keys.dim, scale, weights + h * stride, stride);
 }
 
 void attend_scores(const KvTile& keys, const float* queries, int heads, float scale, float* weights, int stride) {
@@ -211,9 +180,27 @@ float softmax_tile(float* weights, int n, float* highest, float* total) {
   float top = most[0];
   for (int lane = 1; lane < kLanes; ++lane) top = most[lane] > top ? most[lane] : top;
   for (; i < n; ++i) top = weights[i] > top ? weights[i] : top;
-  const float rescale = exp_of(splat(*highest - top))[0];
+  Lanes16 sum = {};
+  for (i = 0; i + 16 <= n; i += 16) {
+    for (int p = 0; p < kParts; ++p) {
+      const Vec e = exp_down(load(weights + i + p * kLanes) - splat(top));
+      store(weights + i + p * kLanes, e);
+      sum.part[p] += e;
+    }
+  }
+  if (i < n) {
+    float rest[16];  // what is beyond the end adds nothing
+    for (int j = 0; j < 16; ++j) rest[j] = i + j < n ? weights[i + j] : -__builtin_inff();
+    for (int p = 0; p < kParts; ++p) {
+      const Vec e = exp_down(load(rest + p * kLanes) - splat(top));
+      store(rest + p * kLanes, e);
+      sum.part[p] += e;
+    }
+    __builtin_memcpy(weights + i, rest, static_cast<size_t>(n - i) * sizeof(float));
+  }
+  const float rescale = exp_down(splat(*highest - top))[0];
   *highest = top;
-  *total = *total * rescale + exp_sum(weights, top, n);
+  *total = *total * rescale + fold_to_1(fold_to_4(sum));
   return rescale;
 }
 
@@ -241,10 +228,11 @@ STRATA_INLINE void values_block(const KvTile& values, const float* weights, int 
 template <bool kHalf, int H>
 STRATA_INLINE void values_of_heads(const KvTile& values, const float* weights, int stride, const float* rescale,
                                    float* out) {
-  constexpr int kColumns = 4 * kLanes;
+  constexpr int kVectors = H > 8 ? 2 : 4;
+  constexpr int kColumns = kVectors * kLanes;
   int at = 0;
   for (; at + kColumns <= values.dim; at += kColumns)
-    values_block<kHalf, H, 4>(values, weights, stride, rescale, at, out);
+    values_block<kHalf, H, kVectors>(values, weights, stride, rescale, at, out);
   for (; at + kLanes <= values.dim; at += kLanes) values_block<kHalf, H, 1>(values, weights, stride, rescale, at, out);
   const int rest = values.dim - at;
   if (rest == 0) return;
@@ -264,9 +252,11 @@ template <bool kHalf>
 STRATA_INLINE void values_of_tile(const KvTile& values, const float* weights, int stride, const float* rescale,
                                   int heads, float* out) {
   int h = 0;
+  for (; kWide && h + 12 <= heads; h += 12)
+    values_of_heads<kHalf, 12>(values, weights + h * stride, stride, rescale + h, out + h * values.dim);
   for (; h + kTileHeads <= heads; h += kTileHeads)
     values_of_heads<kHalf, kTileHeads>(values, weights + h * stride, stride, rescale + h, out + h * values.dim);
-  if (kTileHeads > 2 && h + 2 <= heads) {
+  if (kWide && h + 2 <= heads) {
     values_of_heads<kHalf, 2>(values, weights + h * stride, stride, rescale + h, out + h * values.dim);
     h += 2;
   }
@@ -290,33 +280,46 @@ void finish_heads(float* out, int heads, int dim, const float* total, const floa
 
 // --- block selection ------------------------------------------------------------------------------------------------
 
-template <int H, int N>
+template <bool kRagged, int H, int N>
 STRATA_INLINE void add_head_scores(const std::byte* const* rows, const float* queries, int dim, float (&score)[N]) {
-  Lanes16 sum[H][N] = {};
-  products<false>(rows, queries, dim, sum);
+  Lanes16 sum[H][N];
+  products<false, kRagged>(rows, queries, dim, sum);
   float product[H][N];
   fold_products(sum, 1.0f, product[0], N);
-  for (int h = 0; h < H; ++h) {
-    for (int i = 0; i < N; ++i) score[i] += product[h][i] < 0 ? 0.0f : product[h][i];
+  if constexpr (N == 4) {
+    Vec4 total;
+    __builtin_memcpy(&total, score, sizeof total);
+    for (int h = 0; h < H; ++h) {
+      Vec4 four;
+      __builtin_memcpy(&four, product[h], sizeof four);
+      total += four < Vec4{} ? Vec4{} : four;
+    }
+    __builtin_memcpy(score, &total, sizeof total);
+  } else {
+    for (int h = 0; h < H; ++h) {
+      for (int i = 0; i < N; ++i) score[i] += product[h][i] < 0 ? 0.0f : product[h][i];
+    }
   }
 }
 
-template <int N>
+template <bool kRagged, int N>
 STRATA_INLINE void scores_of_blocks(const float* keys, const float* queries, int heads, int dim, float* scores) {
   const std::byte* rows[N];
   for (int i = 0; i < N; ++i) rows[i] = reinterpret_cast<const std::byte*>(keys + i * dim);
   float score[N] = {};
   int h = 0;
-  for (; h + kTileHeads <= heads; h += kTileHeads) add_head_scores<kTileHeads, N>(rows, queries + h * dim, dim, score);
-  for (; h < heads; ++h) add_head_scores<1, N>(rows, queries + h * dim, dim, score);
+  for (; !kRagged && h + kTileHeads <= heads; h += kTileHeads)
+    add_head_scores<false, kTileHeads, N>(rows, queries + h * dim, dim, score);
+  for (; h < heads; ++h) add_head_scores<kRagged, 1, N>(rows, queries + h * dim, dim, score);
   for (int i = 0; i < N; ++i) scores[i] = score[i] == score[i] ? score[i] : -__builtin_inff();
 }
 
 void block_scores(const float* keys, int n, const float* queries, int heads, int dim, float* scores) {
   int b = 0;
-  for (; b + kTileRows4 <= n; b += kTileRows4)
-    scores_of_blocks<kTileRows4>(keys + static_cast<int64_t>(b) * dim, queries, heads, dim, scores + b);
-  for (; b < n; ++b) scores_of_blocks<1>(keys + static_cast<int64_t>(b) * dim, queries, heads, dim, scores + b);
+  constexpr int kBlocks = tile_places(kTileHeads);
+  for (; dim % 16 == 0 && b + kBlocks <= n; b += kBlocks)
+    scores_of_blocks<false, kBlocks>(keys + static_cast<int64_t>(b) * dim, queries, heads, dim, scores + b);
+  for (; b < n; ++b) scores_of_blocks<true, 1>(keys + static_cast<int64_t>(b) * dim, queries, heads, dim, scores + b);
 }
 
 int count_at_least(const float* x, int n, float t) {
@@ -475,19 +478,28 @@ STRATA_INLINE void conv_channels(const ConvPass& p, int first, int count, int ro
   __builtin_memcpy(out + first, sum, static_cast<size_t>(count) * sizeof(float));
 }
 
-void conv_silu(const ConvPass& p, float* out, int64_t out_stride) {
-  int first = 0;
-  for (; p.taps == 4 && first + 16 <= p.count; first += 16) {
-    Lanes16 taps[4];
-    turn_taps(p.weights + static_cast<int64_t>(p.first + first) * 4, taps);
-    for (int r = 0; r < p.n_rows; ++r) {
+// G groups of 16 channels, row by row.
+template <int G>
+STRATA_INLINE void conv_groups(const ConvPass& p, int first, float* out, int64_t out_stride) {
+  Lanes16 taps[G][4];
+  for (int g = 0; g < G; ++g) turn_taps(p.weights + static_cast<int64_t>(p.first + first + 16 * g) * 4, taps[g]);
+  for (int r = 0; r < p.n_rows; ++r) {
+    const float* inputs[4];
+    for (int j = 0; j < 4; ++j) inputs[j] = conv_row(p, p.first_row + r - (3 - j) * p.dilation) + first;
+    float* to = out + r * out_stride + first;
+    for (int g = 0; g < G; ++g) {
       Lanes16 sum = {};
-      for (int j = 0; j < 4; ++j)
-        add_product(sum, taps[j], load16(conv_row(p, p.first_row + r - (3 - j) * p.dilation) + first));
+      for (int j = 0; j < 4; ++j) add_product(sum, taps[g][j], load16(inputs[j] + 16 * g));
       silu_lanes(sum);
-      for (int i = 0; i < kParts; ++i) store(out + r * out_stride + first + i * kLanes, sum.part[i]);
+      for (int i = 0; i < kParts; ++i) store(to + 16 * g + i * kLanes, sum.part[i]);
     }
   }
+}
+
+void conv_silu(const ConvPass& p, float* out, int64_t out_stride) {
+  int first = 0;
+  for (; p.taps == 4 && first + 64 <= p.count; first += 64) conv_groups<4>(p, first, out, out_stride);
+  for (; p.taps == 4 && first + 16 <= p.count; first += 16) conv_groups<1>(p, first, out, out_stride);
   for (; first < p.count; first += 16) {
     const int count = p.count - first < 16 ? p.count - first : 16;
     for (int r = 0; r < p.n_rows; ++r) conv_channels(p, first, count, p.first_row + r, out + r * out_stride);
