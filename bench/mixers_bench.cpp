@@ -17,11 +17,12 @@ namespace {
 struct Geometry {
   const char* name;
   int d_model, rank, heads, kv_heads, head_dim, pairs, index_heads, index_dim, budget_blocks;
-  int k_heads, v_heads, gdn_dim, gdn_layers;
+  int k_heads, v_heads, gdn_dim;
+  int layers;  // that take turns, so that what they remember is as far away as in a whole model
   int ngram_heads, ngram_width;
 };
 constexpr Geometry kGeometries[] = {
-    {"bundled", 256, 32, 4, 2, 64, 16, 4, 32, 128, 2, 4, 64, 9, 8, 32},
+    {"bundled", 256, 32, 4, 2, 64, 16, 4, 32, 128, 2, 4, 64, 48, 8, 32},
     {"real", 2560, 320, 24, 2, 256, 32, 4, 128, 512, 16, 48, 128, 12, 16, 160},
 };
 constexpr int kStreams = 4, kBlockTokens = 4, kTaps = 4, kChunk = 512;
@@ -60,10 +61,11 @@ struct Bench {
   CpuOps ops;
   SequenceView sequence;
   std::vector<GdnState> gdn_states;
-  KvLayer layer;
+  std::vector<KvLayer> layers;
   std::vector<std::byte*> pages;
   std::vector<Pos3> ring_pos;
   std::vector<int32_t> blocks, count;
+  size_t turn = 0;
 
   Bench(const Geometry& geometry, int threads, int depth)
       : g(geometry), pool(threads), ops(pool, *available_kernels().front()) {
@@ -85,25 +87,29 @@ struct Bench {
     make_pages(depth + kChunk);
   }
 
+  // Deep sequences have one layer, which is large enough by itself.
   void make_pages(int positions) {
-    layer.k_width = layer.v_width = g.kv_heads * g.head_dim;
-    const size_t values = static_cast<size_t>(kPageTokens) * static_cast<size_t>(layer.k_width) * 2;
-    layer.v_offset = values;
-    layer.block_key_offset = 2 * values;
-    layer.index_dim = g.index_dim;
-    layer.block_tokens = kBlockTokens;
-    const int ring = kChunk + kBlockTokens;
-    layer.raw_ring = noise.floats(int64_t{ring} * g.index_dim);
-    const size_t keys = static_cast<size_t>(kPageTokens / kBlockTokens * g.index_dim);
+    const int width = g.kv_heads * g.head_dim, ring = kChunk + kBlockTokens;
+    const size_t values = static_cast<size_t>(kPageTokens) * static_cast<size_t>(width) * 2;
+    const size_t keys = static_cast<size_t>(kPageTokens / kBlockTokens * g.index_dim) * 4;
+    const size_t layer_bytes = 2 * values + keys;
+    const int n_layers = positions > 8192 ? 1 : g.layers;
+    for (int i = 0; i < n_layers; ++i) {
+      const size_t at = static_cast<size_t>(i) * layer_bytes;
+      layers.push_back({at, at + values, at + 2 * values, width, width, g.index_dim, kBlockTokens,
+                        noise.floats(int64_t{ring} * g.index_dim)});
+    }
     for (int p = 0; p < positions; p += kPageTokens) {
-      auto* page = reinterpret_cast<std::byte*>(noise.floats(static_cast<int64_t>(2 * values / 4 + keys), 1.0f));
-      auto* halves = reinterpret_cast<uint16_t*>(page);
-      for (size_t i = 0; i < values; ++i) halves[i] &= 0xbbff;  // below 1
-      pages.push_back(page);
+      pages.push_back(reinterpret_cast<std::byte*>(noise.floats(static_cast<int64_t>(layer_bytes) * n_layers / 4)));
+      for (const KvLayer& layer : layers) {
+        auto* halves = reinterpret_cast<uint16_t*>(pages.back() + layer.k_offset);
+        for (size_t i = 0; i < values; ++i) halves[i] &= 0xbbff;  // below 1
+      }
     }
     ring_pos.resize(static_cast<size_t>(ring));
-    sequence.kv = {KvFormat::f16, pages.data(), &layer, ring_pos.data(), ring};
+    sequence.kv = {KvFormat::f16, pages.data(), layers.data(), ring_pos.data(), ring};
   }
+  int next_layer(size_t n) { return static_cast<int>(turn++ % n); }
 
   QsaWeights qsa() {
     QsaWeights w;
@@ -157,7 +163,7 @@ struct Bench {
     w.a = noise.floats(w.v_heads, 0.01f, -0.1f);
     w.norm = noise.floats(w.v_dim);
     const int64_t state = int64_t{g.v_heads} * g.gdn_dim * g.gdn_dim;
-    for (int i = 0; i < g.gdn_layers; ++i) {
+    for (int i = 0; i < g.layers; ++i) {
       GdnState s;
       s.base = noise.floats(state, 0.1f);
       s.next = noise.floats(state, 0.1f);
@@ -180,7 +186,7 @@ void select_blocks(benchmark::State& state, const Geometry& g, int rows, int dep
   const Queries q = b.queries(rows);
   const Selection s = b.selection(rows);
   const Segment segment = b.segment(rows, depth);
-  for ([[maybe_unused]] auto _ : state) b.ops.select_blocks(w, 0, q, {&segment, 1}, s);
+  for ([[maybe_unused]] auto _ : state) b.ops.select_blocks(w, b.next_layer(b.layers.size()), q, {&segment, 1}, s);
   state.SetBytesProcessed(state.iterations() * (depth / kBlockTokens) * g.index_dim * 4);
 }
 
@@ -192,7 +198,8 @@ void sparse_attention(benchmark::State& state, const Geometry& g, int rows, int 
   const Segment segment = b.segment(rows, depth);
   b.ops.select_blocks(w, 0, q, {&segment, 1}, s);
   const MatF32 out = b.noise.matrix(rows, g.heads * g.head_dim);
-  for ([[maybe_unused]] auto _ : state) b.ops.sparse_attention(w, 0, q, s, {&segment, 1}, out);
+  for ([[maybe_unused]] auto _ : state)
+    b.ops.sparse_attention(w, b.next_layer(b.layers.size()), q, s, {&segment, 1}, out);
   const int64_t seen = std::min(depth + 1, g.budget_blocks * kBlockTokens);
   state.SetBytesProcessed(state.iterations() * rows * seen * g.kv_heads * g.head_dim * 4);
 }
@@ -208,7 +215,8 @@ void attention_prepare(benchmark::State& state, const Geometry& g, int rows, int
   std::vector<Pos3> positions;
   for (int r = 0; r < rows; ++r) positions.push_back({depth + r, depth + r, depth + r});
   const Queries out = b.queries(rows);
-  for ([[maybe_unused]] auto _ : state) b.ops.attention_prepare(w, 0, in, positions, {&segment, 1}, out);
+  for ([[maybe_unused]] auto _ : state)
+    b.ops.attention_prepare(w, b.next_layer(b.layers.size()), in, positions, {&segment, 1}, out);
   state.SetBytesProcessed(state.iterations() * rows * 4 * (in.q.cols + 2 * in.k.cols + out.q.cols + out.gate.cols));
 }
 
@@ -220,12 +228,10 @@ void gdn_mix(benchmark::State& state, const Geometry& g, int rows, int, int thre
                      b.noise.matrix(rows, w.v_heads), b.noise.matrix(rows, w.v_heads)};
   const MatF32 out = b.noise.matrix(rows, w.value_width());
   const bool generated = rows <= kMaxWindow;
-  int ordinal = 0;
   for ([[maybe_unused]] auto _ : state) {
     b.sequence.kept_rows = generated ? 1 : 0;
-    b.ops.gdn_mix(w, ordinal, in, {&segment, 1}, out);
-    ordinal = (ordinal + 1) % g.gdn_layers;
-    if (ordinal == 0) b.sequence.log_current = 1 - b.sequence.log_current;
+    b.ops.gdn_mix(w, b.next_layer(b.gdn_states.size()), in, {&segment, 1}, out);
+    if (b.turn % b.gdn_states.size() == 0) b.sequence.log_current = 1 - b.sequence.log_current;
   }
   state.SetBytesProcessed(state.iterations() * 8 * w.v_heads * w.k_dim * w.v_dim);  // read and written once
 }

@@ -52,6 +52,8 @@ class Visible {
     tail_ = end_ / block_tokens_ * block_tokens_;
   }
 
+  bool scattered() const { return n_blocks_ > 0; }
+
   // The next run of neighbours in one page, at most n long; its length is 0 at the end.
   std::pair<Pos, int> next(int n) {
     if (block_ < n_blocks_) {
@@ -87,7 +89,7 @@ struct Attend {
   AttendTask t;
 
   // Where the next positions' keys and values lie; returns how many, 0 at the end.
-  int gather(Visible& visible) const {
+  int gather(Visible& visible, const std::byte** keys, const std::byte** values) const {
     const size_t bytes = kv.value_bytes();
     const KvLayer& layer = kv.layers[ordinal];
     const size_t k_step = static_cast<size_t>(layer.k_width) * bytes,
@@ -101,24 +103,45 @@ struct Attend {
       const std::byte* key = kv.k(ordinal, first) + k_at;
       const std::byte* value = kv.v(ordinal, first) + v_at;
       for (int i = 0; i < count; ++i, ++n, key += k_step, value += v_step) {
-        t.keys[n] = key;
-        t.values[n] = value;
+        keys[n] = key;
+        values[n] = value;
       }
     }
     return n;
   }
 
+  // The places of one tile. Those of scattered blocks are asked for while the tile before is worked on: the processor
+  // does not guess where they are.
+  struct Places {
+    const std::byte** keys;
+    const std::byte** values;
+    int n;
+  };
+  static constexpr int kLine = 64;
+  static void ask_for(const std::byte* const* rows, int n, int bytes) {
+    for (int i = 0; i < n; ++i) {
+      for (int at = 0; at < bytes; at += kLine) __builtin_prefetch(rows[i] + at);
+    }
+  }
+
   void run(const float* queries, const float* gates, Visible visible, float* out) const {
     constexpr int kStride = AttendTask::kPositions;
-    const bool half = kv.format == KvFormat::f16;
+    const bool far = visible.scattered(), half = kv.format == KvFormat::f16;
+    const int k_bytes = w.head_dim * static_cast<int>(kv.value_bytes()),
+              v_bytes = w.value_dim * static_cast<int>(kv.value_bytes());
     std::fill_n(t.highest, heads, -std::numeric_limits<float>::infinity());
     std::fill_n(t.total, heads, 0.0f);
     std::fill_n(out, heads * w.value_dim, 0.0f);
-    for (int n; (n = gather(visible)) > 0;) {
-      kernels.attend_scores({t.keys, n, w.head_dim, half}, queries, heads, w.scale, t.weights, kStride);
+    Places now{t.keys, t.values, 0}, next{t.keys + kStride, t.values + kStride, 0};
+    now.n = gather(visible, now.keys, now.values);
+    for (; now.n > 0; std::swap(now, next)) {
+      next.n = gather(visible, next.keys, next.values);
+      if (far) ask_for(next.keys, next.n, k_bytes);
+      kernels.attend_scores({now.keys, now.n, w.head_dim, half}, queries, heads, w.scale, t.weights, kStride);
       for (int h = 0; h < heads; ++h)
-        t.rescale[h] = kernels.softmax_tile(t.weights + h * kStride, n, &t.highest[h], &t.total[h]);
-      kernels.attend_values({t.values, n, w.value_dim, half}, t.weights, kStride, t.rescale, heads, out);
+        t.rescale[h] = kernels.softmax_tile(t.weights + h * kStride, now.n, &t.highest[h], &t.total[h]);
+      if (far) ask_for(next.values, next.n, v_bytes);
+      kernels.attend_values({now.values, now.n, w.value_dim, half}, t.weights, kStride, t.rescale, heads, out);
     }
     kernels.finish_heads(out, heads, w.value_dim, t.total, gates);
   }

@@ -42,8 +42,8 @@ PrepareTask PrepareTask::carve(Carver& own, int head_dim) {
 }
 
 AttendTask AttendTask::carve(Carver& own, int heads) {
-  return {own.take<const std::byte*>(kPositions),
-          own.take<const std::byte*>(kPositions),
+  return {own.take<const std::byte*>(2 * kPositions),
+          own.take<const std::byte*>(2 * kPositions),
           own.take<float>(int64_t{kPositions} * heads),
           own.take<float>(heads),
           own.take<float>(heads),

@@ -68,8 +68,8 @@ struct PrepareTask {
 // Of a task that attends with some heads of one key head.
 struct AttendTask {
   static constexpr int kPositions = 64;
-  const std::byte** keys;    // [kPositions]
-  const std::byte** values;  // [kPositions]
+  const std::byte** keys;    // [2, kPositions]: of a tile and the next one
+  const std::byte** values;  // [2, kPositions]
   float* weights;            // [heads, kPositions]
   float* highest;            // [heads]
   float* total;              // [heads]
