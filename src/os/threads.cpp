@@ -1,5 +1,6 @@
 #include "os/threads.h"
 
+#include <chrono>
 #include <system_error>
 
 #include "base/check.h"
@@ -7,9 +8,9 @@
 namespace strata {
 namespace {
 
-// About 50 us of pauses, long enough for the short serial stretches between two operations of a step; then some
-// rounds in which any other program may have the core; then sleep.
-constexpr int kSpins = 1000;
+// How long a thread spins: over the short serial stretches between two operations of a step. A time, because a pause of
+// one processor is ten of another. Then come some rounds in which any other program may have the core, then sleep.
+constexpr std::chrono::microseconds kSpin{50};
 constexpr int kYields = 50;
 
 void pause_core() {
@@ -18,6 +19,25 @@ void pause_core() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Spins until `done` or for about kSpin; whether it came true. The clock is not looked at where it comes true at once.
+template <class F>
+bool spin_until(F&& done) {
+  constexpr int kPauses = 16;  // between looks at the clock
+  const auto soon = [&] {
+    for (int i = 0; i < kPauses; ++i) {
+      if (done()) return true;
+      pause_core();
+    }
+    return false;
+  };
+  if (soon()) return true;
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  while (std::chrono::steady_clock::now() < end) {
+    if (soon()) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -58,12 +78,9 @@ void WorkerPool::run(int n_tasks, TaskRef fn) {
     work(0);
     // Closed to late comers: only workers that are inside a task are waited for, never one that lost its core.
     gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
-    for (int round = 0; (gate_.load(std::memory_order_acquire) & kInside) != 0; ++round) {
-      if (round < kSpins) {
-        pause_core();
-      } else {
-        std::this_thread::yield();
-      }
+    const auto done = [&] { return (gate_.load(std::memory_order_acquire) & kInside) == 0; };
+    if (!spin_until(done)) {
+      while (!done()) std::this_thread::yield();
     }
   } else {
     for (int task = 0; task < n_tasks; ++task) fn(task, 0);
@@ -78,15 +95,15 @@ void WorkerPool::work(int thread) {
 // Waits until a job newer than last_job is open; false when the pool ends.
 bool WorkerPool::wait_for_job(uint64_t last_job) {
   const auto ready = [&](uint64_t gate) { return (gate & kOpen) != 0 && (gate & kJob) != last_job; };
-  for (int round = 0; round < kSpins + kYields; ++round) {
-    if (ready(gate_.load(std::memory_order_relaxed))) return true;
-    if (stop_.load(std::memory_order_relaxed)) return false;
-    if (round < kSpins) {
-      pause_core();
-    } else {
-      std::this_thread::yield();
-    }
+  const auto called = [&] {
+    return ready(gate_.load(std::memory_order_relaxed)) || stop_.load(std::memory_order_relaxed);
+  };
+  bool awake = spin_until(called);
+  for (int round = 0; round < kYields && !awake; ++round) {
+    std::this_thread::yield();
+    awake = called();
   }
+  if (awake) return !stop_.load(std::memory_order_relaxed);
   std::unique_lock<std::mutex> lock(mutex_);
   sleeping_.fetch_add(1);
   wake_.wait(lock, [&] { return stop_.load() || ready(gate_.load()); });
