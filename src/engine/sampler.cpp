@@ -27,14 +27,32 @@ bool better(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
+// Values that are looked at together: what none of them can reach is passed over at once. Lanes are what compilers turn
+// into vectors.
+constexpr size_t kBlock = 64, kLanes = 16;
+
+// The highest of some values; what is not a number does not count.
+float top_of(std::span<const float> values) {
+  std::array<float, kLanes> top;
+  top.fill(-kInf);
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float x = values[i + lane];
+      top[lane] = x > top[lane] ? x : top[lane];
+    }
+  }
+  for (; i < values.size(); ++i) top[0] = values[i] > top[0] ? values[i] : top[0];
+  float highest = -kInf;
+  for (const float x : top) highest = x > highest ? x : highest;
+  return highest;
+}
+
 // The highest logit, or why this row cannot be used.
 Result<float> highest(std::span<const float> logits) {
-  float max = -kInf;
-  size_t bad = 0;
-  for (const float x : logits) {
-    bad += x < kInf ? 0 : 1;  // NaN and +Inf alike
-    max = x > max ? x : max;
-  }
+  const float max = top_of(logits);
+  int32_t bad = 0;
+  for (const float x : logits) bad += x < kInf ? 0 : 1;  // NaN and +Inf alike
   if (bad == 0 && max > -kInf) return max;
   const char* hint = "the model file is damaged or a computation went wrong; compare with --device plain";
   if (bad == 0) return Status(Code::failed, fmt::format("none of the {} logits is above -Inf", logits.size()), hint);
@@ -68,20 +86,23 @@ inline float exp_of_minus(float d) {
   return p * std::bit_cast<float>((std::bit_cast<int32_t>(whole) - 0x4B400000 + 127) << 23);
 }
 
-// log(sum(exp(x))), with max the highest x: each exponential in float, their sum in double.
+// log(sum(exp(x))), with max the highest x: each exponential and the sums of a few in float, the sum of these in
+// double.
 double log_sum_exp(std::span<const float> logits, float max) {
-  constexpr size_t kBlock = 256, kLanes = 8;
-  std::array<float, kBlock> e{};
-  std::array<double, kLanes> sums{};
-  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
-    const std::span<const float> block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
-    for (size_t i = 0; i < block.size(); ++i) e[i] = exp_of_minus(max - block[i]);
-    std::fill(e.begin() + static_cast<std::ptrdiff_t>(block.size()), e.end(), 0.0f);
-    for (size_t i = 0; i < kBlock; i += kLanes) {
+  constexpr size_t kStretch = 256;
+  std::array<float, kStretch> e{};
+  double sum = 0;
+  for (size_t begin = 0; begin < logits.size(); begin += kStretch) {
+    const std::span<const float> part = logits.subspan(begin, std::min(kStretch, logits.size() - begin));
+    for (size_t i = 0; i < part.size(); ++i) e[i] = exp_of_minus(max - part[i]);
+    std::fill(e.begin() + static_cast<std::ptrdiff_t>(part.size()), e.end(), 0.0f);
+    std::array<float, kLanes> sums{};
+    for (size_t i = 0; i < kStretch; i += kLanes) {
       for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += e[i + lane];
     }
+    for (const float x : sums) sum += static_cast<double>(x);
   }
-  return max + std::log(std::accumulate(sums.begin(), sums.end(), 0.0));
+  return max + std::log(sum);
 }
 
 // The logits after penalties and bias: the row itself, and the few places where it changed.
@@ -92,28 +113,38 @@ class Adjusted {
     const bool penalties = params.repeat_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0;
     if (penalties && params.penalty_window != 0) penalise(params, history);
     for (const auto& [id, bias] : params.logit_bias) add_bias(id.v, bias);
+    for (size_t first = 0; first < logits.size(); first += kBlock)
+      tops_.push_back(top_of(logits.subspan(first, std::min(kBlock, logits.size() - first))));
+    for (const Candidate& c : changed_) {  // a bound from above is enough
+      float& top = tops_[static_cast<size_t>(c.id) / kBlock];
+      top = std::max(top, c.logit);
+    }
   }
 
-  // f(candidate) in the order of ids, until it returns true.
+  // f(candidate) in the order of ids, until it returns true; blocks without a logit of at least `floor` are left out.
+  // f may raise the floor.
+  template <class F>
+  void each(const float& floor, F f) const {
+    auto change = changed_.begin();
+    for (size_t block = 0; block < tops_.size(); ++block) {
+      if (tops_[block] < floor) continue;
+      const auto first = static_cast<int>(block * kBlock);
+      const int last = std::min(first + static_cast<int>(kBlock), static_cast<int>(logits_.size()));
+      while (change != changed_.end() && change->id < first) ++change;
+      for (int id = first; id < last; ++id) {
+        const bool changed = change != changed_.end() && change->id == id;
+        if (f(changed ? *change++ : Candidate{id, logits_[static_cast<size_t>(id)]})) return;
+      }
+    }
+  }
   template <class F>
   void each(F f) const {
-    const int n = static_cast<int>(logits_.size());
-    int id = 0;
-    for (const Candidate& c : changed_) {
-      for (; id < c.id; ++id) {
-        if (f(Candidate{id, logits_[static_cast<size_t>(id)]})) return;
-      }
-      if (f(c)) return;
-      ++id;
-    }
-    for (; id < n; ++id) {
-      if (f(Candidate{id, logits_[static_cast<size_t>(id)]})) return;
-    }
+    each(-kInf, f);
   }
 
   Candidate best() const {
     Candidate best;
-    each([&](const Candidate& c) {
+    each(best.logit, [&](const Candidate& c) {
       if (c.logit > best.logit) best = c;
       return false;
     });
@@ -142,15 +173,16 @@ class Adjusted {
       return kept;
     }
     kept.reserve(n);
-    each([&](const Candidate& c) {
-      if (kept.size() < n) {
-        kept.push_back(c);
-        std::push_heap(kept.begin(), kept.end(), better);  // the worst of the kept ones is in front
-      } else if (c.logit > kept.front().logit) {           // a later id never wins a tie
+    float floor = -kInf;
+    each(floor, [&](const Candidate& c) {
+      if (kept.size() == n) {
+        if (!(c.logit > floor)) return false;  // a later id never wins a tie
         std::pop_heap(kept.begin(), kept.end(), better);
-        kept.back() = c;
-        std::push_heap(kept.begin(), kept.end(), better);
+        kept.pop_back();
       }
+      kept.push_back(c);
+      std::push_heap(kept.begin(), kept.end(), better);  // the worst of the kept ones is in front
+      if (kept.size() == n) floor = kept.front().logit;
       return false;
     });
     std::sort_heap(kept.begin(), kept.end(), better);
@@ -196,6 +228,7 @@ class Adjusted {
 
   std::span<const float> logits_;
   std::vector<Candidate> changed_;  // rising ids
+  std::vector<float> tops_;         // of each kBlock ids: no logit is above
 };
 
 // Weight of a token before it is divided by their sum.
@@ -273,13 +306,13 @@ int draw_token(const Adjusted& logits, const SampleParams& params, double u) {
     return w >= static_cast<double>(params.min_p) ? w : 0.0;
   };
   double total = 0;
-  logits.each([&](const Candidate& c) {
+  logits.each(worst.logit, [&](const Candidate& c) {
     total += weight(c);
     return false;
   });
   double sum = 0;
   int chosen = -1;
-  logits.each([&](const Candidate& c) {
+  logits.each(worst.logit, [&](const Candidate& c) {
     const double w = weight(c);
     if (w <= 0) return false;
     sum += w;
