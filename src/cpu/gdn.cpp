@@ -86,7 +86,8 @@ class HeadRun {
         out_(out.rows_from(segment.first_row, segment.n_rows)) {
     Carver own = shop.of_thread(thread);
     t_ = GdnTask::carve(own, w.k_dim, w.v_dim);
-    std::fill_n(t_.v, GdnTask::kRows * columns_, 0.0f);  // of a strip that is not whole, the values beyond are 0
+    // Of a strip that is not whole, the values beyond are 0.
+    if (columns_ != w.v_dim) std::fill_n(t_.v, GdnTask::kRows * columns_, 0.0f);
   }
 
   void run() {

@@ -481,13 +481,16 @@ STRATA_INLINE void conv_channels(const ConvPass& p, int first, int count, int ro
 // G groups of 16 channels, row by row.
 template <int G>
 STRATA_INLINE void conv_groups(const ConvPass& p, int first, float* out, int64_t out_stride) {
+  constexpr int kRowsAhead = 4;
   Lanes16 taps[G][4];
   for (int g = 0; g < G; ++g) turn_taps(p.weights + static_cast<int64_t>(p.first + first + 16 * g) * 4, taps[g]);
   for (int r = 0; r < p.n_rows; ++r) {
     const float* inputs[4];
     for (int j = 0; j < 4; ++j) inputs[j] = conv_row(p, p.first_row + r - (3 - j) * p.dilation) + first;
     float* to = out + r * out_stride + first;
+    const float* ahead = inputs[3] + kRowsAhead * p.input_stride;  // rows are far apart
     for (int g = 0; g < G; ++g) {
+      __builtin_prefetch(ahead + 16 * g);
       Lanes16 sum = {};
       for (int j = 0; j < 4; ++j) add_product(sum, taps[g][j], load16(inputs[j] + 16 * g));
       silu_lanes(sum);
