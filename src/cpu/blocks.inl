@@ -332,8 +332,8 @@ struct FormatIQ4_XS : Format<BlockIQ4_XS> {
 // --- code books -----------------------------------------------------------------------------------------------------
 
 #ifndef STRATA_OWN_CODE_BOOKS
-template <int kOffset>
-STRATA_INLINE Codes turn_signed_eights(const uint64_t* grid, const Indices32& index, const Signs& signs) {
+template <int kOffset, class Index>
+STRATA_INLINE Codes turn_signed_eights(const uint64_t* grid, const Index& index, const Signs& signs) {
   return turn(negate<kOffset, 0>(eights<0>(grid, index), signs), negate<kOffset, 1>(eights<1>(grid, index), signs),
               negate<kOffset, 2>(eights<2>(grid, index), signs), negate<kOffset, 3>(eights<3>(grid, index), signs));
 }

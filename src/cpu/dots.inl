@@ -41,6 +41,21 @@ STRATA_INLINE uint32_t tail_lanes(int64_t n) {
   return (1u << (n % kActElems / kActGroups)) - 1;
 }
 
+// Rows of 64 or 128 inputs fill a block by fours or twos: the inputs stand in it as often.
+STRATA_INLINE int rows_of_block(int64_t n) {
+  return n == 64 ? 4 : n == 128 ? 2 : 1;
+}
+// The sums of the rows of such a block, in the order in which four_sums would add them.
+STRATA_INLINE void store_shared_sums(Floats sum, int rows, float* to) {
+  alignas(64) float lane[kActGroups];
+  store_floats(lane, sum);
+  for (int i = 0; i < rows; ++i) {
+    const float* a = lane + i * (kActGroups / rows);
+    const float* b = a + 4;
+    to[i] = rows == 4 ? (a[0] + a[2]) + (a[1] + a[3]) : ((a[0] + b[0]) + (a[2] + b[2])) + ((a[1] + b[1]) + (a[3] + b[3]));
+  }
+}
+
 // One block of a weight row times a block of each of X rows.
 template <class F, int X>
 STRATA_INLINE void add_block(const uint8_t* at, const ActBlock* const* x, int64_t i, uint32_t lanes, Floats* sum) {
@@ -75,10 +90,28 @@ STRATA_INLINE void dot_row(const QuantRows& w, int j, const ActBlock* const* x, 
   }
 }
 
+// As many whole blocks of narrow rows as there are; returns the rows that were done.
+template <class F, int X>
+STRATA_INLINE int dot_shared(const QuantRows& w, const ActBlock* const* x, float* out, int64_t out_stride) {
+  const int rows = rows_of_block(w.n);
+  if (rows == 1) return 0;
+  const auto* at = reinterpret_cast<const uint8_t*>(w.w);
+  uint8_t copy[kReach<F>];
+  int j = 0;
+  for (; j + rows <= w.n_w; j += rows, at += kSpanBytes<F>) {
+    Floats sum[X];
+    for (int r = 0; r < X; ++r) sum[r] = splat_float(0);
+    prefetch<F>(at);
+    add_block<F, X>(readable<F>(at, w, kSpanBytes<F>, copy), x, 0, 0, sum);
+    for (int r = 0; r < X; ++r) store_shared_sums(sum[r], rows, out + r * out_stride + j);
+  }
+  return j;
+}
+
 template <class F, int X>
 void dot_few(const QuantRows& w, const ActBlock* const* x, float* out, int64_t out_stride) {
   constexpr int kRows = X == 1 ? 4 : 1;  // sums are cheaper by fours
-  int j = 0;
+  int j = dot_shared<F, X>(w, x, out, out_stride);
   for (; j + kRows <= w.n_w; j += kRows) {
     Floats sum[kRows][X];
     for (int k = 0; k < kRows; ++k) dot_row<F, X>(w, j + k, x, sum[k]);
@@ -115,13 +148,20 @@ STRATA_INLINE void decode_block(const uint8_t* at, uint32_t lanes, DecodedBlock*
   store_floats(to->min, lanes != 0 ? keep_lanes(min, lanes) : min);
 }
 
+// Blocks that rows share, if any, come before the rest.
 template <class F>
 void decode_rows(const QuantRows& w, DecodedBlock* to) {
   const int64_t whole = w.n / kActElems;
   const uint32_t lanes = tail_lanes(w.n);
+  const int shared = rows_of_block(w.n);
   uint8_t copy[kReach<F>];
-  for (int j = 0; j < w.n_w; ++j) {
-    const auto* at = reinterpret_cast<const uint8_t*>(w.w) + static_cast<size_t>(j) * w.row_bytes;
+  const auto* at = reinterpret_cast<const uint8_t*>(w.w);
+  int j = 0;
+  for (; shared > 1 && j + shared <= w.n_w; j += shared, at += kSpanBytes<F>) {
+    decode_block<F>(readable<F>(at, w, kSpanBytes<F>, copy), 0, to++);
+  }
+  for (; j < w.n_w; ++j) {
+    at = reinterpret_cast<const uint8_t*>(w.w) + static_cast<size_t>(j) * w.row_bytes;
     for (int64_t i = 0; i < whole; ++i, at += kSpanBytes<F>) {
       decode_block<F>(readable<F>(at, w, kSpanBytes<F>, copy), 0, to++);
     }
@@ -133,9 +173,8 @@ void decode_rows(const QuantRows& w, DecodedBlock* to) {
 }
 
 template <int kOffset, bool kHasMin, int W, int X>
-STRATA_INLINE void dot_decoded_tile(const DecodedBlock* w, const ActBlock* const* x, int64_t n_blocks, float* out,
-                                    int64_t out_stride) {
-  Floats sum[W][X];
+STRATA_INLINE void dot_decoded_tile(const DecodedBlock* w, const ActBlock* const* x, int64_t n_blocks,
+                                    Floats (*sum)[X]) {
   for (int j = 0; j < W; ++j) {
     for (int r = 0; r < X; ++r) sum[j][r] = splat_float(0);
   }
@@ -163,6 +202,12 @@ STRATA_INLINE void dot_decoded_tile(const DecodedBlock* w, const ActBlock* const
       }
     }
   }
+}
+template <int kOffset, bool kHasMin, int W, int X>
+STRATA_INLINE void dot_decoded_tile(const DecodedBlock* w, const ActBlock* const* x, int64_t n_blocks, float* out,
+                                    int64_t out_stride) {
+  Floats sum[W][X];
+  dot_decoded_tile<kOffset, kHasMin, W, X>(w, x, n_blocks, sum);
   for (int j = 0; j < W; ++j) store_sums<X>(sum[j], out + j, out_stride);
 }
 
@@ -175,9 +220,32 @@ STRATA_INLINE void dot_decoded_rows(const DecodedBlock* w, int n_w, const ActBlo
   for (; j < n_w; ++j) dot_decoded_tile<kOffset, kHasMin, 1, X>(w + j * n_blocks, x, n_blocks, out + j, out_stride);
 }
 
+// Blocks that `shared` rows share.
+template <int kOffset, bool kHasMin, int X>
+STRATA_INLINE void dot_decoded_shared(const DecodedBlock* w, int n_blocks, int shared, const ActBlock* const* x,
+                                      float* out, int64_t out_stride) {
+  for (int i = 0; i < n_blocks; ++i) {
+    Floats sum[1][X];
+    dot_decoded_tile<kOffset, kHasMin, 1, X>(w + i, x, 1, sum);
+    for (int r = 0; r < X; ++r) store_shared_sums(sum[0][r], shared, out + r * out_stride + i * shared);
+  }
+}
+
 template <int kOffset, bool kHasMin>
-void dot_decoded(const DecodedBlock* w, int n_w, const ActBlock* const* x, int n_x, int64_t n_blocks, float* out,
+void dot_decoded(const DecodedBlock* w, int n_w, const ActBlock* const* x, int n_x, int64_t n, float* out,
                  int64_t out_stride) {
+  if (const int shared = rows_of_block(n); shared > 1) {
+    const int n_blocks = n_w / shared;
+    int r = 0;
+    for (; r + kTileX <= n_x; r += kTileX)
+      dot_decoded_shared<kOffset, kHasMin, kTileX>(w, n_blocks, shared, x + r, out + r * out_stride, out_stride);
+    for (; r < n_x; ++r)
+      dot_decoded_shared<kOffset, kHasMin, 1>(w, n_blocks, shared, x + r, out + r * out_stride, out_stride);
+    w += n_blocks;
+    n_w -= n_blocks * shared;
+    out += n_blocks * shared;
+  }
+  const int64_t n_blocks = (n + kActElems - 1) / kActElems;
   int r = 0;
   for (; r + kTileX <= n_x; r += kTileX)
     dot_decoded_rows<kOffset, kHasMin, kTileX>(w, n_w, x + r, n_blocks, out + r * out_stride, out_stride);
@@ -186,17 +254,30 @@ void dot_decoded(const DecodedBlock* w, int n_w, const ActBlock* const* x, int n
 
 // --- activations ----------------------------------------------------------------------------------------------------
 
+// Codes, scales and sums of the first `groups` groups stand again in the others.
+STRATA_INLINE void repeat_groups(int groups, int8_t* codes, ActBlock* to) {
+  for (int g = groups; g < kActGroups; g += groups) {
+    __builtin_memcpy(codes + 16 * g, codes, static_cast<size_t>(16 * groups));
+    __builtin_memcpy(to->scale + g, to->scale, static_cast<size_t>(groups) * sizeof(float));
+    __builtin_memcpy(to->start + g, to->start, static_cast<size_t>(groups) * sizeof(int32_t));
+    __builtin_memcpy(to->sum + g, to->sum, static_cast<size_t>(groups) * sizeof(float));
+  }
+}
+
 void quantise_rows(const float* x, int64_t n, ActOrder order, ActBlock* to) {
   for (int64_t i = 0; i < n; i += kActElems, ++to) {
     const int64_t count = n - i < kActElems ? n - i : kActElems;
     alignas(64) int8_t codes[kActElems] = {};
-    if (count == kActElems) {
-      for (int g = 0; g < kActGroups; ++g) quantise_group(x + i + 16 * g, g, codes, to);
-    } else {
-      alignas(64) float padded[kActElems] = {};
-      __builtin_memcpy(padded, x + i, static_cast<size_t>(count) * sizeof(float));
-      for (int g = 0; g < kActGroups; ++g) quantise_group(padded + 16 * g, g, codes, to);
+    const float* from = x + i;
+    alignas(64) float padded[kActElems];
+    if (count < kActElems) {
+      __builtin_memset(padded, 0, sizeof padded);
+      __builtin_memcpy(padded, from, static_cast<size_t>(count) * sizeof(float));
+      from = padded;
     }
+    const int groups = rows_of_block(n) == 1 ? kActGroups : kActGroups / rows_of_block(n);
+    for (int g = 0; g < groups; ++g) quantise_group(from + 16 * g, g, codes, to);
+    if (groups < kActGroups) repeat_groups(groups, codes, to);
     arrange(codes, order == ActOrder::spread, to->codes);
   }
 }

@@ -35,9 +35,7 @@ void CpuOps::draft_inputs(const DraftWeights& w, std::span<const TokenId> next, 
       float* to = out.row(r * n + s) + d;
       for (int i = 0; i < d; ++i) to[i] = hidden[i] * factor * norm[i];
     }
-    const DecodedRows row = decode_rows(shop_.kernels, w.embed, id.v, 1, first);
-    if (row.data != first) std::copy_n(row.data, d, first);
-    if (w.embed.scale != 1.0f) std::transform(first, first + d, first, [&](float x) { return x * w.embed.scale; });
+    dequantise(w.embed, id.v, first);
     shop_.kernels.rms_norm(first, w.embed_norm, d, w.eps, first);
     for (int s = 1; s < n; ++s) std::copy_n(first, d, out.row(r * n + s));
   });

@@ -54,19 +54,25 @@ class ExpertCall {
         uses_(x.rows * routed.n_used),
         shared_width_(static_cast<int>(layer.shared.gate.rows)) {
     Carver shared = shop.shared();
-    s_ = ExpertScratch::carve(shared, x.rows, layer.n_experts, routed.n_used, std::max(layer.width, shared_width_));
+    s_ = ExpertScratch::carve(shared, x.rows, layer.n_experts, routed.n_used, std::max(layer.width, shared_width_),
+                              layer.d_model);
     order_uses();
   }
 
   void run() {
-    const int parts = (std::max(layer_.width, shared_width_) + ExpertUpTask::kHidden - 1) / ExpertUpTask::kHidden;
+    quantise_inputs();
+    const int width = std::max(layer_.width, shared_width_);
+    const int hidden = part_size(width, n_active_ + 1, ExpertUpTask::kHidden, ExpertUpTask::kMaxHidden);
+    const int parts = (width + hidden - 1) / hidden;
     // The last task is the gate of the shared expert.
     const int n_tasks = (n_active_ + 1) * parts + 1;
     shop_.pool.run(n_tasks, [&](int task, int thread) {
-      if (task == n_tasks - 1) return shared_gains(thread);
-      hidden_part(task / parts, task % parts * ExpertUpTask::kHidden, thread);
+      if (task == n_tasks - 1) return shared_gains();
+      hidden_part(task / parts, task % parts * hidden, hidden, thread);
     });
-    shop_.pool.parallel_for(layer_.d_model, ExpertDownTask::kOutputs,
+    quantise_hidden();
+    const int wide = uses_ <= ExpertDownTask::kFewUses ? ExpertDownTask::kMaxOutputs : ExpertDownTask::kOutputs;
+    shop_.pool.parallel_for(layer_.d_model, part_size(layer_.d_model, 1, ExpertDownTask::kOutputs, wide),
                             [&](int first, int last, int thread) { outputs(first, last - first, thread); });
   }
 
@@ -105,44 +111,61 @@ class ExpertCall {
     return {layer_.expert(id), s_.first_slot[id], s_.first_slot[id + 1] - s_.first_slot[id], layer_.width};
   }
 
-  // silu(gate x) * (up x) for hidden values [first, first + kHidden) of one expert.
-  void hidden_part(int index, int first, int thread) {
+  // Outputs of a task: large pieces, but several for each thread; a multiple of `least`.
+  int part_size(int outputs, int matrices, int least, int most) const {
+    const int share = outputs * matrices / (kTasksPerThread * shop_.pool.n_threads());
+    return std::clamp(share / least * least, least, most);
+  }
+
+  // Rows of x once, although several experts read them.
+  void quantise_inputs() {
+    uint32_t orders = act_orders(shop_.kernels, layer_.shared_gate.type);
+    for (const DType type : {layer_.gate_type, layer_.up_type, layer_.shared.gate.type, layer_.shared.up.type}) {
+      orders |= act_orders(shop_.kernels, type);
+    }
+    const int rows = x_.rows;
+    const ActRows acts = quantise(shop_, s_.input_room, s_.inputs + uses_, rows, layer_.d_model, orders);
+    for (int i = 0; i < kActOrders; ++i) {
+      if (acts.blocks[i] == nullptr) continue;
+      for (int use = 0; use < uses_; ++use) {
+        s_.input_blocks[i][s_.slot_of[use]] = acts.blocks[i][use / routed_.n_used];
+      }
+      std::copy_n(acts.blocks[i], rows, s_.input_blocks[i] + uses_);
+      inputs_.blocks[i] = s_.input_blocks[i];
+    }
+    inputs_.f32 = s_.inputs;
+  }
+
+  // Routed and shared experts have their own widths, and may have their own types.
+  void quantise_hidden() {
+    routed_hidden_ = quantise(shop_, s_.hidden_room, s_.hidden_rows, uses_, layer_.width,
+                              act_orders(shop_.kernels, layer_.down_type));
+    shared_hidden_ = quantise(shop_, s_.shared_room, s_.hidden_rows + uses_, x_.rows, shared_width_,
+                              act_orders(shop_.kernels, layer_.shared.down.type));
+  }
+
+  // silu(gate x) * (up x) for hidden values [first, first + n) of one expert.
+  void hidden_part(int index, int first, int n, int thread) {
     const Member m = member(index);
-    const int count = std::min(ExpertUpTask::kHidden, m.width - first);
+    const int count = std::min(n, m.width - first);
     if (count <= 0) return;
     Carver own = shop_.of_thread(thread);
     const ExpertUpTask t = ExpertUpTask::carve(own, layer_.d_model);
     const Kernels& k = shop_.kernels;
-    const DecodedRows gate = decode_rows(k, m.w.gate, first, count, t.gate),
-                      up = decode_rows(k, m.w.up, first, count, t.up);
     for (int s0 = 0; s0 < m.n_slots; s0 += ExpertUpTask::kRows) {
-      const int n = std::min(ExpertUpTask::kRows, m.n_slots - s0);
-      const float* const* inputs = s_.inputs + m.first_slot + s0;
-      const MatF32 hidden = s_.hidden.rows_from(m.first_slot + s0, n);
-      k.dot_tile(gate.data, gate.stride, count, inputs, n, layer_.d_model, hidden.data + first, hidden.stride);
-      k.dot_tile(up.data, up.stride, count, inputs, n, layer_.d_model, t.products, count);
-      for (int i = 0; i < n; ++i) {
-        float* to = hidden.row(i) + first;
-        float* product = t.products + i * count;
-        if (m.w.gate.scale != 1.0f) scale(to, m.w.gate.scale, count);
-        if (m.w.up.scale != 1.0f) scale(product, m.w.up.scale, count);
-        k.silu_times(to, product, count);
-      }
+      const int rows = std::min(ExpertUpTask::kRows, m.n_slots - s0);
+      const ActRows inputs = inputs_.from(m.first_slot + s0);
+      const MatF32 hidden = s_.hidden.rows_from(m.first_slot + s0, rows);
+      dot_part(shop_, m.w.gate, first, count, inputs, rows, hidden.data + first, hidden.stride, t.tile);
+      dot_part(shop_, m.w.up, first, count, inputs, rows, t.products, count, t.tile);
+      for (int i = 0; i < rows; ++i) k.silu_times(hidden.row(i) + first, t.products + i * count, count);
     }
   }
 
-  static void scale(float* x, float by, int n) {
-    for (int i = 0; i < n; ++i) x[i] *= by;
-  }
-
   // How much of the shared expert each row gets.
-  void shared_gains(int thread) {
-    const Weight& w = layer_.shared_gate;
-    Carver own = shop_.of_thread(thread);
-    const ExpertUpTask t = ExpertUpTask::carve(own, layer_.d_model);
-    const DecodedRows row = decode_rows(shop_.kernels, w, 0, 1, t.gate);
-    shop_.kernels.dot_tile(row.data, row.stride, 1, s_.inputs + uses_, x_.rows, layer_.d_model, s_.shared_gain, 1);
-    shop_.kernels.sigmoid(s_.shared_gain, w.scale, 1.0f, x_.rows);
+  void shared_gains() {
+    dot_part(shop_, layer_.shared_gate, 0, 1, inputs_.from(uses_), x_.rows, s_.shared_gain, 1, nullptr);
+    shop_.kernels.sigmoid(s_.shared_gain, 1.0f, 1.0f, x_.rows);
   }
 
   // Outputs [first, first + count) of all rows.
@@ -152,10 +175,9 @@ class ExpertCall {
     const Kernels& k = shop_.kernels;
     for (int index = 0; index <= n_active_; ++index) {
       const Member m = member(index);
-      const DecodedRows down = decode_rows(k, m.w.down, first, count, t.down);
-      float* products = t.products + static_cast<int64_t>(m.first_slot) * count;
-      k.dot_tile(down.data, down.stride, count, s_.hidden_rows + m.first_slot, m.n_slots, m.width, products, count);
-      if (m.w.down.scale != 1.0f) scale(products, m.w.down.scale, m.n_slots * count);
+      const ActRows hidden = index == n_active_ ? shared_hidden_ : routed_hidden_.from(m.first_slot);
+      dot_part(shop_, m.w.down, first, count, hidden, m.n_slots,
+               t.products + static_cast<int64_t>(m.first_slot) * count, count, t.tile);
     }
     for (int r = 0; r < x_.rows; ++r) {
       float* to = y_.row(r) + first;
@@ -167,6 +189,7 @@ class ExpertCall {
     }
   }
 
+  static constexpr int kTasksPerThread = 6;
   const Workshop& shop_;
   const ExpertLayer& layer_;
   const MatF32 x_, y_;
@@ -174,35 +197,39 @@ class ExpertCall {
   const int uses_, shared_width_;
   int n_active_ = 0;
   ExpertScratch s_{};
+  ActRows inputs_, routed_hidden_, shared_hidden_;  // by slot
 };
 
 }  // namespace
 
-void CpuOps::route(const Weight& router, MatF32 x, Routed out) {
+// The router's logits of every row.
+RouteScratch CpuOps::router_logits(const Weight& router, MatF32 x, int n_used) {
   const auto n_experts = static_cast<int>(router.rows);
-  CHECK(out.n_used > 0 && out.n_used <= n_experts, "{} of {} experts", out.n_used, n_experts);
+  CHECK(n_used > 0 && n_used <= n_experts, "{} of {} experts", n_used, n_experts);
   Carver shared = shop_.shared();
   const RouteScratch s = RouteScratch::carve(shared, x.rows, n_experts);
+  const ActRoom room = ActRoom::carve(shared, x.rows, x.cols);
   for (int r = 0; r < x.rows; ++r) s.x[r] = x.row(r);
-  multiply(shop_, {&router, 1}, s.x, {&s.logits, 1});
+  const ActRows acts = quantise(shop_, room, s.x, x.rows, x.cols, act_orders(shop_.kernels, {&router, 1}));
+  multiply(shop_, {&router, 1}, acts, {&s.logits, 1});
+  return s;
+}
+
+void CpuOps::route(const Weight& router, MatF32 x, Routed out) {
+  const RouteScratch s = router_logits(router, x, out.n_used);
   shop_.each_row(x.rows, 8, [&](int r, int) {
-    int32_t* ids = out.ids + static_cast<int64_t>(r) * out.n_used;
-    pick_experts(s.logits.row(r), n_experts, out.n_used, ids);
-    weigh_experts(shop_.kernels, s.logits.row(r), n_experts, out.n_used, ids,
-                  out.weights + static_cast<int64_t>(r) * out.n_used);
+    const int64_t first = static_cast<int64_t>(r) * out.n_used;
+    pick_experts(s.logits.row(r), s.logits.cols, out.n_used, out.ids + first);
+    weigh_experts(shop_.kernels, s.logits.row(r), s.logits.cols, out.n_used, out.ids + first, out.weights + first);
   });
 }
 
 void CpuOps::weigh(const Weight& router, MatF32 x, Routed chosen) {
-  const auto n_experts = static_cast<int>(router.rows);
-  CHECK(chosen.n_used > 0 && chosen.n_used <= n_experts, "{} of {} experts", chosen.n_used, n_experts);
-  Carver shared = shop_.shared();
-  const RouteScratch s = RouteScratch::carve(shared, x.rows, n_experts);
-  for (int r = 0; r < x.rows; ++r) s.x[r] = x.row(r);
-  multiply(shop_, {&router, 1}, s.x, {&s.logits, 1});
+  const RouteScratch s = router_logits(router, x, chosen.n_used);
   shop_.each_row(x.rows, 8, [&](int r, int) {
     const int64_t first = static_cast<int64_t>(r) * chosen.n_used;
-    weigh_experts(shop_.kernels, s.logits.row(r), n_experts, chosen.n_used, chosen.ids + first, chosen.weights + first);
+    weigh_experts(shop_.kernels, s.logits.row(r), s.logits.cols, chosen.n_used, chosen.ids + first,
+                  chosen.weights + first);
   });
 }
 

@@ -28,8 +28,8 @@ void check_output(MatF32 streams, const SublayerOutput& previous) {
 }
 
 // x[first ..] = mean over the streams of sigmoid(up low) * normed, for `count` channels of all rows.
-void mix_channels(const Workshop& shop, const HyperWeights& w, const HyperScratch& s, int first, int count, MatF32 x,
-                  int thread) {
+void mix_channels(const Workshop& shop, const HyperWeights& w, const HyperScratch& s, const ActRows& low, int first,
+                  int count, MatF32 x, int thread) {
   Carver own = shop.of_thread(thread);
   const HyperTask t = HyperTask::carve(own, w.streams, w.rank);
   const float mean = 1.0f / static_cast<float>(w.streams);
@@ -37,16 +37,11 @@ void mix_channels(const Workshop& shop, const HyperWeights& w, const HyperScratc
   for (int r0 = 0; r0 < x.rows; r0 += HyperTask::kRows) {
     const int rows = std::min(HyperTask::kRows, x.rows - r0);
     for (int stream = 0; stream < w.streams; ++stream) {
-      float* buffer = t.up + static_cast<int64_t>(stream) * count * w.rank;
-      DecodedRows up{buffer, w.rank};
-      if (r0 == 0 || w.up.type == DType::F32) {
-        up = decode_rows(shop.kernels, w.up, static_cast<int64_t>(stream) * w.d_model + first, count, buffer);
-      }
-      shop.kernels.dot_tile(up.data, up.stride, count, s.low_rows + r0, rows, w.rank, t.mix + stream * count, mix_cols);
+      dot_part(shop, w.up, static_cast<int64_t>(stream) * w.d_model + first, count, low.from(r0), rows,
+               t.mix + stream * count, mix_cols, t.tile);
     }
     for (int r = 0; r < rows; ++r) {
       float* mix = t.mix + r * mix_cols;
-      if (w.up.scale != 1.0f) std::transform(mix, mix + mix_cols, mix, [&](float v) { return v * w.up.scale; });
       float* to = x.row(r0 + r) + first;
       std::fill_n(to, count, 0.0f);
       for (int stream = 0; stream < w.streams; ++stream) {
@@ -91,7 +86,10 @@ void CpuOps::hyper_step(MatF32 streams, const SublayerOutput& previous, const Hy
   const std::array<MatF32, 2> ys{s.low, out.gains};
   const size_t n = next.inject ? 2 : 1;
   const float mean = 1.0f / static_cast<float>(next.streams);
-  multiply(shop_, std::span(ws).first(n), s.normed_rows, std::span(ys).first(n),
+  const ActRoom normed_room = ActRoom::carve(shared, rows, streams.cols);
+  const ActRows normed = quantise(shop_, normed_room, s.normed_rows, rows, streams.cols,
+                                  act_orders(shop_.kernels, std::span(ws).first(n)));
+  multiply(shop_, std::span(ws).first(n), normed, std::span(ys).first(n),
            [&](size_t i, MatF32 y, int first, int count) {
              for (int r = 0; r < y.rows; ++r) {
                if (i == 0) {
@@ -102,8 +100,11 @@ void CpuOps::hyper_step(MatF32 streams, const SublayerOutput& previous, const Hy
              }
            });
 
+  const ActRoom low_room = ActRoom::carve(shared, rows, next.rank);
+  const ActRows low =
+      quantise(shop_, low_room, s.low_rows, rows, next.rank, act_orders(shop_.kernels, {&next.up, 1}));
   shop_.pool.parallel_for(next.d_model, HyperTask::kChannels, [&](int first, int last, int thread) {
-    mix_channels(shop_, next, s, first, last - first, out.x, thread);
+    mix_channels(shop_, next, s, low, first, last - first, out.x, thread);
   });
 }
 

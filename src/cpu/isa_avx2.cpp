@@ -1,21 +1,23 @@
-// Kernels for x86 processors with AVX2, FMA and F16C; absent where the compiler was not told to use it.
-#include <cstddef>
-
+// Kernels for x86 processors with AVX2, FMA, F16C and BMI2; absent where the compiler was not told to use it.
 #include "cpu/isa.h"
-#include "quant/codebooks.h"
-#include "quant/formats.h"
+#include "cpu/isa_includes.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && defined(__BMI2__)
+
+#include <immintrin.h>
 
 #define STRATA_LANES 8
 #define STRATA_TILE_X 2
 #define STRATA_TILE_W 2
 #define STRATA_ISA "avx2"
 #include "cpu/kernels.inl"
+#include "cpu/vec_avx2.inl"
+#include "cpu/isa_kernels.inl"
 
 namespace strata {
 const Kernels* avx2_kernels() {
-  const bool runs = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool runs = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+                    __builtin_cpu_supports("bmi2");
   return runs ? &kKernels : nullptr;
 }
 }  // namespace strata

@@ -10,7 +10,9 @@
 
 namespace strata {
 
+struct DotKernels;
 struct MixerKernels;
+struct RateKernels;
 
 struct Kernels {
   const char* isa;
@@ -18,6 +20,11 @@ struct Kernels {
   // out[r * out_stride + j] = x[r] . w_j with w_j = w + j * w_stride, over n values.
   void (*dot_tile)(const float* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n, float* out,
                    int64_t out_stride);
+  // The same with weights in half and in bfloat16; any alignment, as above.
+  void (*dot_tile_f16)(const uint16_t* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n,
+                       float* out, int64_t out_stride);
+  void (*dot_tile_bf16)(const uint16_t* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n,
+                        float* out, int64_t out_stride);
   // out = x / sqrt(mean(x^2) + eps) * weight; out may be x.
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
   // x = x / sqrt(sum(x^2) + eps) * scale
@@ -39,11 +46,9 @@ struct Kernels {
   // y += sigmoid(m) * x
   void (*add_gated)(float* y, const float* m, const float* x, int n);
   void (*from_half)(const uint16_t* from, float* to, int n);
-  // n values in whole blocks of a format; any alignment.
-  void (*decode_q6_k)(const std::byte* blocks, int64_t n, float* to);
-  void (*decode_iq3_xxs)(const std::byte* blocks, int64_t n, float* to);
-  void (*decode_iq4_nl)(const std::byte* blocks, int64_t n, float* to);
   const MixerKernels* mixers;
+  const DotKernels* dots;
+  const RateKernels* rates;
 };
 
 // Those that this build has and this processor can run, the widest first; the last one runs everywhere.

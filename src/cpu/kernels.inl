@@ -13,8 +13,6 @@ typedef uint32_t UintVec __attribute__((vector_size(4 * kLanes)));
 typedef uint16_t HalfVec __attribute__((vector_size(2 * kLanes)));
 typedef float Vec4 __attribute__((vector_size(16)));
 
-#define STRATA_INLINE inline __attribute__((always_inline))
-
 STRATA_INLINE Vec load(const float* from) {
   Vec v;
   __builtin_memcpy(&v, from, sizeof v);
@@ -108,28 +106,109 @@ STRATA_INLINE float sum_of_squares(const float* x, int n) {
   return fold_to_1(fold_to_4(sum));
 }
 
+// --- fp16 -----------------------------------------------------------------------------------------------------------
+
+// As half_to_float of quant/half.h, a register at a time.
+STRATA_INLINE Vec half_values(HalfVec halves) {
+  const UintVec bits = __builtin_convertvector(halves, UintVec);
+  const UintVec sign = (bits & 0x8000u) << 16;
+  const UintVec magnitude = bits & 0x7fffu;
+  const UintVec zero = {};
+  const UintVec rebias = magnitude >= zero + 0x7c00u ? zero + (224u << 23) : zero + (112u << 23);
+  const UintVec normal = (magnitude << 13) + rebias;
+  const Vec subnormal = (Vec)(0x3f000000u | (magnitude & 0x3ffu)) - splat(0.5f);
+  const UintVec value = magnitude < zero + 0x400u ? (UintVec)subnormal : normal;
+  return (Vec)(sign | value);
+}
+
+// --- scales of activations ------------------------------------------------------------------------------------------
+
+// From the bits of the largest magnitude. A group that is not finite gets a scale that is not a number; one that is too
+// small to invert is zero.
+STRATA_INLINE void scale_of_group(int32_t highest_bits, float* scale, float* inverse) {
+  float highest;
+  __builtin_memcpy(&highest, &highest_bits, sizeof highest);
+  if (highest_bits >= 0x7f800000) {
+    *scale = __builtin_nanf("");
+    *inverse = 0;
+  } else if (highest < 1e-34f) {
+    *scale = 0;
+    *inverse = 0;
+  } else {
+    *scale = highest / 127.0f;
+    *inverse = 127.0f / highest;
+  }
+}
+
 // --- products -------------------------------------------------------------------------------------------------------
 
+// Weights in sixteen bits, by what the bits mean.
+struct Half {
+  uint16_t bits;
+};
+struct Brain {
+  uint16_t bits;
+};
+STRATA_INLINE HalfVec load_bits(const void* from) {
+  HalfVec v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+STRATA_INLINE Lanes16 weights16(const float* from) {
+  return load16(from);
+}
+STRATA_INLINE Lanes16 weights16(const Half* from) {
+  Lanes16 v;
+  for (int i = 0; i < kParts; ++i) v.part[i] = half_values(load_bits(from + i * kLanes));
+  return v;
+}
+STRATA_INLINE Lanes16 weights16(const Brain* from) {
+  Lanes16 v;
+  for (int i = 0; i < kParts; ++i) {
+    v.part[i] = (Vec)(__builtin_convertvector(load_bits(from + i * kLanes), UintVec) << 16);
+  }
+  return v;
+}
+template <class T>
+STRATA_INLINE Lanes16 weights16_part(const T* from, int64_t n) {
+  T padded[16] = {};
+  __builtin_memcpy(padded, from, static_cast<size_t>(n) * sizeof(T));
+  return weights16(padded);
+}
+
+// sum += a * b, with one rounding where the instruction set has that.
+STRATA_INLINE void fuse_product(Lanes16& sum, const Lanes16& a, const Lanes16& b) {
+#if STRATA_LANES == 16
+  sum.part[0] = (Vec)_mm512_fmadd_ps((__m512)a.part[0], (__m512)b.part[0], (__m512)sum.part[0]);
+#elif STRATA_LANES == 8
+  for (int i = 0; i < kParts; ++i) {
+    sum.part[i] = (Vec)_mm256_fmadd_ps((__m256)a.part[i], (__m256)b.part[i], (__m256)sum.part[i]);
+  }
+#else
+  add_product(sum, a, b);
+#endif
+}
+
 // X rows times W weights; the sum of each pair takes the same steps in every block shape.
-template <int X, int W>
-STRATA_INLINE void dot_block(const float* w, int64_t w_stride, const float* const* x, int64_t n, float* out,
+template <class T, int X, int W>
+STRATA_INLINE void dot_block(const T* w, int64_t w_stride, const float* const* x, int64_t n, float* out,
                              int64_t out_stride) {
   Lanes16 sum[X][W] = {};
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     Lanes16 weights[W];
-    for (int j = 0; j < W; ++j) weights[j] = load16(w + j * w_stride + i);
+    for (int j = 0; j < W; ++j) weights[j] = weights16(w + j * w_stride + i);
     for (int r = 0; r < X; ++r) {
       const Lanes16 values = load16(x[r] + i);
-      for (int j = 0; j < W; ++j) add_product(sum[r][j], values, weights[j]);
+      for (int j = 0; j < W; ++j) fuse_product(sum[r][j], values, weights[j]);
     }
   }
   if (i < n) {
     Lanes16 weights[W];
-    for (int j = 0; j < W; ++j) weights[j] = load16_part(w + j * w_stride + i, n - i);
+    for (int j = 0; j < W; ++j) weights[j] = weights16_part(w + j * w_stride + i, n - i);
     for (int r = 0; r < X; ++r) {
       const Lanes16 values = load16_part(x[r] + i, n - i);
-      for (int j = 0; j < W; ++j) add_product(sum[r][j], values, weights[j]);
+      for (int j = 0; j < W; ++j) fuse_product(sum[r][j], values, weights[j]);
     }
   }
   for (int r = 0; r < X; ++r) {
@@ -144,22 +223,36 @@ STRATA_INLINE void dot_block(const float* w, int64_t w_stride, const float* cons
   }
 }
 
-template <int X>
-STRATA_INLINE void dot_rows(const float* w, int64_t w_stride, int n_w, const float* const* x, int64_t n, float* out,
-                            int64_t out_stride) {
+template <class T, int X>
+STRATA_INLINE void dot_tile_rows(const T* w, int64_t w_stride, int n_w, const float* const* x, int64_t n, float* out,
+                                 int64_t out_stride) {
   int j = 0;
   for (; j + STRATA_TILE_W <= n_w; j += STRATA_TILE_W)
-    dot_block<X, STRATA_TILE_W>(w + j * w_stride, w_stride, x, n, out + j, out_stride);
-  for (; j < n_w; ++j) dot_block<X, 1>(w + j * w_stride, w_stride, x, n, out + j, out_stride);
+    dot_block<T, X, STRATA_TILE_W>(w + j * w_stride, w_stride, x, n, out + j, out_stride);
+  for (; j < n_w; ++j) dot_block<T, X, 1>(w + j * w_stride, w_stride, x, n, out + j, out_stride);
+}
+
+template <class T>
+STRATA_INLINE void dot_tile_of(const T* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n,
+                               float* out, int64_t out_stride) {
+  int r = 0;
+  for (; r + STRATA_TILE_X <= n_x; r += STRATA_TILE_X) {
+    dot_tile_rows<T, STRATA_TILE_X>(w, w_stride, n_w, x + r, n, out + r * out_stride, out_stride);
+  }
+  for (; r < n_x; ++r) dot_tile_rows<T, 1>(w, w_stride, n_w, x + r, n, out + r * out_stride, out_stride);
 }
 
 void dot_tile(const float* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n, float* out,
               int64_t out_stride) {
-  int r = 0;
-  for (; r + STRATA_TILE_X <= n_x; r += STRATA_TILE_X) {
-    dot_rows<STRATA_TILE_X>(w, w_stride, n_w, x + r, n, out + r * out_stride, out_stride);
-  }
-  for (; r < n_x; ++r) dot_rows<1>(w, w_stride, n_w, x + r, n, out + r * out_stride, out_stride);
+  dot_tile_of(w, w_stride, n_w, x, n_x, n, out, out_stride);
+}
+void dot_tile_f16(const uint16_t* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n, float* out,
+                  int64_t out_stride) {
+  dot_tile_of(reinterpret_cast<const Half*>(w), w_stride, n_w, x, n_x, n, out, out_stride);
+}
+void dot_tile_bf16(const uint16_t* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n, float* out,
+                   int64_t out_stride) {
+  dot_tile_of(reinterpret_cast<const Brain*>(w), w_stride, n_w, x, n_x, n, out, out_stride);
 }
 
 // --- elementwise ----------------------------------------------------------------------------------------------------
@@ -304,21 +397,6 @@ void add_gated(float* y, const float* m, const float* x, int n) {
   }
 }
 
-// --- fp16 -----------------------------------------------------------------------------------------------------------
-
-// As half_to_float of quant/half.h, a register at a time.
-STRATA_INLINE Vec half_values(HalfVec halves) {
-  const UintVec bits = __builtin_convertvector(halves, UintVec);
-  const UintVec sign = (bits & 0x8000u) << 16;
-  const UintVec magnitude = bits & 0x7fffu;
-  const UintVec zero = {};
-  const UintVec rebias = magnitude >= zero + 0x7c00u ? zero + (224u << 23) : zero + (112u << 23);
-  const UintVec normal = (magnitude << 13) + rebias;
-  const Vec subnormal = (Vec)(0x3f000000u | (magnitude & 0x3ffu)) - splat(0.5f);
-  const UintVec value = magnitude < zero + 0x400u ? (UintVec)subnormal : normal;
-  return (Vec)(sign | value);
-}
-
 void from_half(const uint16_t* from, float* to, int n) {
   int i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -332,20 +410,6 @@ void from_half(const uint16_t* from, float* to, int n) {
     store_part(to + i, half_values(halves), n - i);
   }
 }
-
-}  // namespace
-}  // namespace strata
-
-#include "cpu/decode.inl"
-#include "cpu/mixers.inl"
-
-namespace strata {
-namespace {
-
-constexpr Kernels kKernels = {
-    STRATA_ISA, dot_tile, rms_norm,  unit_norm, add_scaled,  add_rows,       exp_sum,       silu,           silu_times,
-    gate,       sigmoid,  add_gated, from_half, decode_q6_k, decode_iq3_xxs, decode_iq4_nl, &kMixerKernels,
-};
 
 }  // namespace
 }  // namespace strata

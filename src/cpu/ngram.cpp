@@ -12,15 +12,12 @@ namespace strata {
 namespace {
 
 // The table rows of batch row r, side by side.
-void look_up(const Kernels& k, const NgramRows& rows, int r, float* out) {
+void look_up(const NgramRows& rows, int r, float* out) {
   const int64_t width = rows.table.cols;
   for (int h = 0; h < rows.heads; ++h) {
     const uint64_t id = rows.ids[static_cast<int64_t>(r) * rows.heads + h];
     CHECK(id < static_cast<uint64_t>(rows.table.rows), "n-gram row {} of {}", id, rows.table.rows);
-    float* to = out + h * width;
-    const DecodedRows row = decode_rows(k, rows.table, static_cast<int64_t>(id), 1, to);
-    if (row.data != to) std::copy_n(row.data, width, to);
-    if (rows.table.scale != 1.0f) std::transform(to, to + width, to, [&](float x) { return x * rows.table.scale; });
+    dequantise(rows.table, static_cast<int64_t>(id), out + h * width);
   }
 }
 
@@ -51,12 +48,13 @@ void CpuOps::ngram_inject(const PleWeights& w, const NgramRows& rows, std::span<
   Carver shared = shop_.shared();
   const NgramScratch s = NgramScratch::carve(shared, streams.rows, static_cast<int>(w.key.cols), w.streams, w.d_model);
   shop_.each_row(streams.rows, 8, [&](int r, int) {
-    look_up(k, rows, r, s.looked_up.row(r));
+    look_up(rows, r, s.looked_up.row(r));
     s.x[r] = s.looked_up.row(r);
   });
   const std::array<Weight, 2> ws{w.key, w.value};
   const std::array<MatF32, 2> ys{s.keys, s.values};
-  multiply(shop_, ws, s.x, ys);
+  const ActRoom room = ActRoom::carve(shared, streams.rows, w.key.cols);
+  multiply(shop_, ws, quantise(shop_, room, s.x, streams.rows, w.key.cols, act_orders(shop_.kernels, ws)), ys);
 
   // The normed gated values take the place of the keys: they are the inputs of the convolution.
   shop_.each_row(streams.rows, 4, [&](int r, int thread) {

@@ -42,9 +42,7 @@ void CpuOps::embed(const Weight& table, std::span<const TokenId> ids, std::span<
       std::copy_n(embeddings[i], width, first);
     } else {
       CHECK(ids[i].v >= 0 && ids[i].v < table.rows, "token {} of {}", ids[i].v, table.rows);
-      const DecodedRows row = decode_rows(shop_.kernels, table, ids[i].v, 1, first);
-      if (row.data != first) std::copy_n(row.data, width, first);
-      if (table.scale != 1.0f) std::transform(first, first + width, first, [&](float x) { return x * table.scale; });
+      dequantise(table, ids[i].v, first);
     }
     for (int s = 1; s < n_streams; ++s) std::copy_n(first, width, first + s * width);
   });
@@ -59,8 +57,9 @@ void CpuOps::linear(std::span<const Weight> ws, MatF32 x, std::span<const MatF32
   }
   Carver shared = shop_.shared();
   const LinearScratch s = LinearScratch::carve(shared, x.rows);
+  const ActRoom room = ActRoom::carve(shared, x.rows, x.cols);
   for (int r = 0; r < x.rows; ++r) s.x[r] = x.row(r);
-  multiply(shop_, ws, s.x, ys);
+  multiply(shop_, ws, quantise(shop_, room, s.x, x.rows, x.cols, act_orders(shop_.kernels, ws)), ys);
 }
 
 void CpuOps::head(const Weight& w, MatF32 x, std::span<const int> rows, MatF32 logits) {
@@ -74,7 +73,9 @@ void CpuOps::head(const Weight& w, MatF32 x, std::span<const int> rows, MatF32 l
     CHECK(r >= 0 && r < x.rows, "row {} of {}", r, x.rows);
     s.x[i] = x.row(r);
   }
-  multiply(shop_, {&w, 1}, s.x, {&logits, 1});
+  const ActRoom room = ActRoom::carve(shared, logits.rows, x.cols);
+  const ActRows acts = quantise(shop_, room, s.x, logits.rows, x.cols, act_orders(shop_.kernels, {&w, 1}));
+  multiply(shop_, {&w, 1}, acts, {&logits, 1});
 }
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cpu/kernels.h"
+#include "cpu/scratch.h"
 #include "cpu/workshop.h"
 #include "ops/ops.h"
 #include "os/threads.h"
@@ -59,6 +60,8 @@ class CpuOps final : public Ops {
   void experts(const ExpertLayer& layer, MatF32 x, const Routed& routed, MatF32 y, RowRole role) override;
 
  private:
+  RouteScratch router_logits(const Weight& router, MatF32 x, int n_used);
+
   HostMemory memory_;
   Buffer scratch_;
   Workshop shop_;

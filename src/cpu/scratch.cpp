@@ -16,7 +16,7 @@ HyperScratch HyperScratch::carve(Carver& shared, int rows, int streams, int d_mo
 }
 
 HyperTask HyperTask::carve(Carver& own, int streams, int rank) {
-  return {own.take<float>(int64_t{streams} * kChannels * rank), own.take<float>(int64_t{kRows} * streams * kChannels)};
+  return {carve_tile(own, rank), own.take<float>(int64_t{kRows} * streams * kChannels)};
 }
 
 GdnTask GdnTask::carve(Carver& own, int k_dim, int v_dim) {
@@ -67,25 +67,30 @@ RouteScratch RouteScratch::carve(Carver& shared, int rows, int n_experts) {
   return {shared.matrix(rows, n_experts), shared.take<const float*>(rows)};
 }
 
-ExpertScratch ExpertScratch::carve(Carver& shared, int rows, int n_experts, int n_used, int width) {
+ExpertScratch ExpertScratch::carve(Carver& shared, int rows, int n_experts, int n_used, int width, int d_model) {
   const int64_t uses = int64_t{rows} * n_used, slots = uses + rows;
-  return {shared.take<int32_t>(n_experts + 1),
-          shared.take<int32_t>(n_experts),
-          shared.take<int32_t>(uses),
-          shared.take<const float*>(slots),
-          shared.matrix(slots, width),
-          shared.take<const float*>(slots),
-          shared.take<float>(rows)};
+  ExpertScratch s{shared.take<int32_t>(n_experts + 1),
+                  shared.take<int32_t>(n_experts),
+                  shared.take<int32_t>(uses),
+                  shared.take<const float*>(slots),
+                  shared.matrix(slots, width),
+                  shared.take<const float*>(slots),
+                  shared.take<float>(rows),
+                  ActRoom::carve(shared, rows, d_model),
+                  ActRoom::carve(shared, uses, width),
+                  ActRoom::carve(shared, rows, width),
+                  {}};
+  for (const ActBlock**& blocks : s.input_blocks) blocks = shared.take<const ActBlock*>(slots);
+  return s;
 }
 
 ExpertUpTask ExpertUpTask::carve(Carver& own, int d_model) {
-  return {own.take<float>(int64_t{kHidden} * d_model), own.take<float>(int64_t{kHidden} * d_model),
-          own.take<float>(kRows * kHidden)};
+  return {carve_tile(own, d_model), own.take<float>(kRows * kMaxHidden)};
 }
 
 ExpertDownTask ExpertDownTask::carve(Carver& own, int rows, int n_used, int width) {
   const int64_t slots = int64_t{rows} * n_used + rows;
-  return {own.take<float>(int64_t{kOutputs} * width), own.take<float>(slots * kOutputs)};
+  return {carve_tile(own, width), own.take<float>(std::max<int64_t>(slots * kOutputs, kFewUses * 2 * kMaxOutputs))};
 }
 
 namespace {
@@ -106,13 +111,26 @@ int widest_input(const OpsShapes& s) {
 
 size_t shared_scratch_bytes(const OpsShapes& s) {
   return std::max({
-      bytes_of([&](Carver& c) { LinearScratch::carve(c, s.max_rows); }),
-      bytes_of([&](Carver& c) { HyperScratch::carve(c, s.max_rows, s.streams, s.d_model, s.hyper_rank); }),
-      bytes_of([&](Carver& c) { AttentionScratch::carve(c, s.max_rows); }),
-      bytes_of([&](Carver& c) { NgramScratch::carve(c, s.max_rows, s.ngram_width, s.streams, s.d_model); }),
-      bytes_of([&](Carver& c) { RouteScratch::carve(c, s.max_rows, s.max_experts); }),
       bytes_of([&](Carver& c) {
-        ExpertScratch::carve(c, s.max_rows, s.max_experts, s.max_experts_used, s.max_expert_width);
+        LinearScratch::carve(c, s.max_rows);
+        ActRoom::carve(c, s.max_rows, widest_input(s));
+      }),
+      bytes_of([&](Carver& c) {
+        HyperScratch::carve(c, s.max_rows, s.streams, s.d_model, s.hyper_rank);
+        ActRoom::carve(c, s.max_rows, s.streams * s.d_model);
+        ActRoom::carve(c, s.max_rows, s.hyper_rank);
+      }),
+      bytes_of([&](Carver& c) { AttentionScratch::carve(c, s.max_rows); }),
+      bytes_of([&](Carver& c) {
+        NgramScratch::carve(c, s.max_rows, s.ngram_width, s.streams, s.d_model);
+        ActRoom::carve(c, s.max_rows, s.ngram_width);
+      }),
+      bytes_of([&](Carver& c) {
+        RouteScratch::carve(c, s.max_rows, s.max_experts);
+        ActRoom::carve(c, s.max_rows, s.d_model);
+      }),
+      bytes_of([&](Carver& c) {
+        ExpertScratch::carve(c, s.max_rows, s.max_experts, s.max_experts_used, s.max_expert_width, s.d_model);
       }),
   });
 }

@@ -2,6 +2,7 @@
 // of a call. Asked with the largest shapes and no memory, the same functions say how much to reserve.
 #pragma once
 
+#include "cpu/matmul.h"
 #include "cpu/mixers.h"
 #include "cpu/workshop.h"
 #include "ops/ops.h"
@@ -26,8 +27,8 @@ struct HyperScratch {
 // Of a task that mixes the streams of some channels.
 struct HyperTask {
   static constexpr int kChannels = 32;
-  static constexpr int kRows = 16;
-  float* up;   // [S, channels, rank]
+  static constexpr int kRows = 64;
+  DecodedBlock* tile;
   float* mix;  // [kRows, S * channels]
 
   static HyperTask carve(Carver& own, int streams, int rank);
@@ -124,17 +125,20 @@ struct ExpertScratch {
   MatF32 hidden;              // [slots, width]
   const float** hidden_rows;  // [slots]
   float* shared_gain;         // [rows]
+  ActRoom input_room;         // rows of x
+  ActRoom hidden_room;        // slots of routed experts
+  ActRoom shared_room;        // rows of the shared expert
+  const ActBlock** input_blocks[kActOrders];  // [slots]
 
-  static ExpertScratch carve(Carver& shared, int rows, int n_experts, int n_used, int width);
+  static ExpertScratch carve(Carver& shared, int rows, int n_experts, int n_used, int width, int d_model);
 };
 
 // Of a task that computes some hidden values of one expert.
 struct ExpertUpTask {
-  static constexpr int kHidden = 16;
-  static constexpr int kRows = 64;
-  float* gate;      // [kHidden, D]
-  float* up;        // [kHidden, D]
-  float* products;  // [kRows, kHidden]
+  static constexpr int kHidden = 16, kMaxHidden = 64;
+  static constexpr int kRows = 128;
+  DecodedBlock* tile;
+  float* products;  // [kRows, kMaxHidden]
 
   static ExpertUpTask carve(Carver& own, int d_model);
 };
@@ -142,8 +146,9 @@ struct ExpertUpTask {
 // Of a task that computes some outputs of all experts.
 struct ExpertDownTask {
   static constexpr int kOutputs = 16;
-  float* down;      // [kOutputs, width]
-  float* products;  // [slots, kOutputs]
+  static constexpr int kFewUses = 96, kMaxOutputs = 64;  // so many outputs for so few uses
+  DecodedBlock* tile;
+  float* products;  // [slots, outputs]
 
   static ExpertDownTask carve(Carver& own, int rows, int n_used, int width);
 };

@@ -170,6 +170,11 @@ STRATA_INLINE Signs even_signs_of_dwords(const uint8_t* from) {
 
 // --- code books -----------------------------------------------------------------------------------------------------
 
+// Scalars cost less when they are read from memory than when they are taken out of a register, which compilers prefer.
+template <class T>
+STRATA_INLINE void keep_in_memory(T& value) {
+  __asm__("" : "+m"(value));
+}
 struct Indices32 {
   alignas(32) uint16_t at[32];
 };
@@ -177,27 +182,39 @@ STRATA_INLINE Indices32 indices_of(__m256i low, __m256i high) {
   Indices32 index;
   _mm256_store_si256(reinterpret_cast<__m256i*>(index.at), low);
   _mm256_store_si256(reinterpret_cast<__m256i*>(index.at + 16), high);
+  keep_in_memory(index);
   return index;
 }
-STRATA_INLINE __m128i two_entries(const uint64_t* grid, const uint16_t* index) {
-  return _mm_set_epi64x(static_cast<long long>(grid[index[1]]), static_cast<long long>(grid[index[0]]));
+// The first four of every eight bytes.
+struct ByteIndicesOfEights {
+  const uint8_t* from;
+};
+STRATA_INLINE size_t index_at(const ByteIndicesOfEights& index, int i) {
+  return index.from[i / 4 * 8 + i % 4];
 }
-template <int p>
-STRATA_INLINE Bytes eights(const uint64_t* grid, const Indices32& index) {
-  const uint16_t* at = index.at + 2 * p;
-  return {{_mm256_set_m128i(two_entries(grid, at + 8), two_entries(grid, at)),
-           _mm256_set_m128i(two_entries(grid, at + 24), two_entries(grid, at + 16))}};
+STRATA_INLINE size_t index_at(const Indices32& index, int i) {
+  return index.at[i];
+}
+template <class Index>
+STRATA_INLINE __m128i two_entries(const uint64_t* grid, const Index& index, int i) {
+  return _mm_set_epi64x(static_cast<long long>(grid[index_at(index, i + 1)]),
+                        static_cast<long long>(grid[index_at(index, i)]));
+}
+template <int p, class Index>
+STRATA_INLINE Bytes eights(const uint64_t* grid, const Index& index) {
+  constexpr int i = 2 * p;
+  return {{_mm256_set_m128i(two_entries(grid, index, i + 8), two_entries(grid, index, i)),
+           _mm256_set_m128i(two_entries(grid, index, i + 24), two_entries(grid, index, i + 16))}};
 }
 STRATA_INLINE Indices32 low_9_bits(const uint8_t* words) {
   const __m256i mask = _mm256_set1_epi16(511);
   return indices_of(_mm256_and_si256(two_lanes_at(words), mask), _mm256_and_si256(two_lanes_at(words + 32), mask));
 }
-STRATA_INLINE Indices32 byte_indices(const uint8_t* from) {
-  return indices_of(_mm256_cvtepu8_epi16(lane_at(from)), _mm256_cvtepu8_epi16(lane_at(from + 16)));
+STRATA_INLINE const uint8_t* byte_indices(const uint8_t* from) {
+  return from;
 }
-STRATA_INLINE Indices32 byte_indices_of_eights(const uint8_t* from) {
-  const __m256i order = twice(_mm_setr_epi8(0, -1, 1, -1, 2, -1, 3, -1, 8, -1, 9, -1, 10, -1, 11, -1));
-  return indices_of(_mm256_shuffle_epi8(two_lanes_at(from), order), _mm256_shuffle_epi8(two_lanes_at(from + 32), order));
+STRATA_INLINE ByteIndicesOfEights byte_indices_of_eights(const uint8_t* from) {
+  return {from};
 }
 // `items`: each as four words.
 template <int step, int bits>
@@ -216,13 +233,12 @@ STRATA_INLINE __m256i high_bits_of_items(__m256i items) {
   return _mm256_or_si256(left, right);
 }
 template <int step, int bits>
-STRATA_INLINE Indices32 with_high_bits(const Indices32& index, __m256i first, __m256i second) {
-  const auto* at = reinterpret_cast<const __m256i*>(index.at);
-  return indices_of(_mm256_or_si256(_mm256_load_si256(at), high_bits_of_items<step, bits>(first)),
-                    _mm256_or_si256(_mm256_load_si256(at + 1), high_bits_of_items<step, bits>(second)));
+STRATA_INLINE Indices32 with_high_bits(const uint8_t* low, __m256i first, __m256i second) {
+  return indices_of(_mm256_or_si256(_mm256_cvtepu8_epi16(lane_at(low)), high_bits_of_items<step, bits>(first)),
+                    _mm256_or_si256(_mm256_cvtepu8_epi16(lane_at(low + 16)), high_bits_of_items<step, bits>(second)));
 }
 template <int step, int bits>
-STRATA_INLINE Indices32 with_high_bits_of_bytes(const Indices32& low, const uint8_t* eight) {
+STRATA_INLINE Indices32 with_high_bits_of_bytes(const uint8_t* low, const uint8_t* eight) {
   uint64_t bytes;
   __builtin_memcpy(&bytes, eight, sizeof bytes);
   const __m256i all = _mm256_set1_epi64x(static_cast<long long>(bytes));
@@ -231,7 +247,7 @@ STRATA_INLINE Indices32 with_high_bits_of_bytes(const Indices32& low, const uint
                                     _mm256_shuffle_epi8(all, qword_bytes(k + 4 * word, k + 5 * word, k + 6 * word, k + 7 * word)));
 }
 template <int step, int bits>
-STRATA_INLINE Indices32 with_high_bits_of_words(const Indices32& low, const uint8_t* eight) {
+STRATA_INLINE Indices32 with_high_bits_of_words(const uint8_t* low, const uint8_t* eight) {
   const __m256i all = twice(lane_at(eight));
   constexpr uint64_t k = 0x0100010001000100u, word = 0x0202020202020202u;
   return with_high_bits<step, bits>(low, _mm256_shuffle_epi8(all, qword_bytes(k, k + word, k + 2 * word, k + 3 * word)),
@@ -279,6 +295,7 @@ STRATA_INLINE Indices64 indices_of_fours(const uint8_t* low, const uint8_t* high
     const __m256i word = _mm256_or_si256(_mm256_cvtepu8_epi16(lane_at(low + 16 * i)), _mm256_and_si256(ninth, _mm256_set1_epi16(256)));
     _mm256_store_si256(reinterpret_cast<__m256i*>(index.at + 16 * i), word);
   }
+  keep_in_memory(index);
   return index;
 }
 template <class Index>
@@ -327,7 +344,7 @@ constexpr int kTileOffset(int offset) {
   return offset <= 16 ? 16 : offset;
 }
 #endif
-constexpr int kTileW = 2, kTileX = 4;
+constexpr int kTileW = 1, kTileX = 4;
 constexpr int kParts16 = 2;
 
 struct CodePart {

@@ -219,52 +219,59 @@ STRATA_INLINE Codes turn_shifted_eights(const Indices32& index, uint32_t minus) 
   return turn_eights(even, odd);
 }
 
-// Grids of fours: each of the four elements is a table of one byte per index, 64 of them in a register.
-template <int kTables>
-STRATA_INLINE __m512i look_up_64(const uint8_t* table, __m512i index, const __mmask64* of_table) {
-  __m512i v = _mm512_permutexvar_epi8(index, _mm512_load_si512(table));
-  for (int t = 1; t < kTables; ++t) {
-    v = _mm512_mask_permutexvar_epi8(v, of_table[t], index, _mm512_load_si512(table + 64 * t));
-  }
-  return v;
+// Grids of fours are tables of bytes, 64 of them in a register.
+struct Quarters {
+  __m512i index;
+  __mmask64 second, third, fourth;  // indices in that quarter of 256
+};
+STRATA_INLINE Quarters quarters_of(__m512i index) {
+  const __mmask64 bit7 = _mm512_movepi8_mask(index), bit6 = _mm512_movepi8_mask(_mm512_slli_epi16(index, 1));
+  return {index, _kandn_mask64(bit7, bit6), _kandn_mask64(bit6, bit7), _kand_mask64(bit7, bit6)};
+}
+STRATA_INLINE __m512i look_up_256(const uint8_t* table, const Quarters& q) {
+  __m512i v = _mm512_permutexvar_epi8(q.index, _mm512_load_si512(table));
+  v = _mm512_mask_permutexvar_epi8(v, q.second, q.index, _mm512_load_si512(table + 64));
+  v = _mm512_mask_permutexvar_epi8(v, q.third, q.index, _mm512_load_si512(table + 128));
+  return _mm512_mask_permutexvar_epi8(v, q.fourth, q.index, _mm512_load_si512(table + 192));
 }
 // 64 nibbles: bit j of the i-th is the sign of element j of the i-th four.
 STRATA_INLINE __m512i sign_nibbles(__m256i bytes) {
   const __m512i wide = _mm512_cvtepu8_epi16(bytes);
   return _mm512_or_si512(wide, _mm512_slli_epi16(wide, 4));
 }
-template <int kOffset, int kTables>
-STRATA_INLINE Codes signed_fours(const uint8_t (*planes)[64 * kTables], __m512i index, const __mmask64* of_table,
-                                 __m512i signs) {
-  const __m512i twice = _mm512_set1_epi8(static_cast<char>(2 * kOffset));
-  const auto plane = [&](int j, __mmask64 minus) __attribute__((always_inline)) {
-    const __m512i v = look_up_64<kTables>(planes[j], index, of_table);
+// Elements in pairs, as positions in a list of 8 values: bits 3 and 7 of every byte are zero, so a shuffle needs no mask.
+STRATA_INLINE Codes signed_fours(__m512i first_pair, __m512i second_pair, const uint8_t* values, __m512i signs) {
+  const __m512i table = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(values)));
+  const __m512i twice = _mm512_set1_epi8(static_cast<char>(2 * kIq3Offset));
+  const auto element = [&](__m512i position, __mmask64 minus) __attribute__((always_inline)) {
+    const __m512i v = _mm512_shuffle_epi8(table, position);
     return _mm512_mask_sub_epi8(v, minus, twice, v);
   };
-  return {{plane(0, _mm512_movepi8_mask(_mm512_slli_epi16(signs, 7))),
-           plane(1, _mm512_movepi8_mask(_mm512_slli_epi16(signs, 6))),
-           plane(2, _mm512_movepi8_mask(_mm512_slli_epi16(signs, 5))),
-           plane(3, _mm512_movepi8_mask(_mm512_slli_epi16(signs, 4)))}};
+  return {{element(first_pair, _mm512_movepi8_mask(_mm512_slli_epi16(signs, 7))),
+           element(_mm512_srli_epi16(first_pair, 4), _mm512_movepi8_mask(_mm512_slli_epi16(signs, 6))),
+           element(second_pair, _mm512_movepi8_mask(_mm512_slli_epi16(signs, 5))),
+           element(_mm512_srli_epi16(second_pair, 4), _mm512_movepi8_mask(_mm512_slli_epi16(signs, 4)))}};
 }
 constexpr ActOrder kFoursOrder = ActOrder::spread;
-// 64 indices of a byte, and seven-bit sign codes in eight dwords.
+constexpr const uint8_t* kIq3xxsValueBytes = kIq3xxsOffsetValues.data();
+constexpr const uint8_t* kIq3sValueBytes = kIq3sOffsetValues.data();
+// Indices of a byte, and seven-bit sign codes in eight dwords.
 STRATA_INLINE Codes iq3_xxs_codes(const uint8_t* low, const uint8_t* dwords) {
-  const __m512i index = _mm512_loadu_si512(low);
-  const __mmask64 bit7 = _mm512_movepi8_mask(index), bit6 = _mm512_movepi8_mask(_mm512_slli_epi16(index, 1));
-  const __mmask64 of_table[4] = {0, ~bit7 & bit6, bit7 & ~bit6, bit7 & bit6};
-  return signed_fours<kIq3Offset, 4>(kIq3xxsBytePlanes.of_element, index, of_table, sign_nibbles(even_sign_bytes<4>(dwords)));
+  const Quarters q = quarters_of(_mm512_loadu_si512(low));
+  return signed_fours(look_up_256(kIq3xxsPairs.of_elements[0], q), look_up_256(kIq3xxsPairs.of_elements[1], q),
+                      kIq3xxsValueBytes, sign_nibbles(even_sign_bytes<4>(dwords)));
 }
 // The same with a ninth index bit and sign bytes.
 STRATA_INLINE Codes iq3_s_codes(const uint8_t* low, const uint8_t* high, const uint8_t* signs) {
-  const __m512i index = _mm512_loadu_si512(low);
+  const Quarters q = quarters_of(_mm512_loadu_si512(low));
   __mmask64 bit8;
   __builtin_memcpy(&bit8, high, sizeof bit8);
-  const __mmask64 bit7 = _mm512_movepi8_mask(index), bit6 = _mm512_movepi8_mask(_mm512_slli_epi16(index, 1));
-  const __mmask64 q[4] = {~bit7 & ~bit6, ~bit7 & bit6, bit7 & ~bit6, bit7 & bit6};
-  const __mmask64 of_table[8] = {0,           ~bit8 & q[1], ~bit8 & q[2], ~bit8 & q[3],
-                                 bit8 & q[0], bit8 & q[1],  bit8 & q[2],  bit8 & q[3]};
-  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(signs));
-  return signed_fours<kIq3Offset, 8>(kIq3sBytePlanes.of_element, index, of_table, sign_nibbles(bytes));
+  const auto pair = [&](int p) __attribute__((always_inline)) {
+    const uint8_t* table = kIq3sPairs.of_elements[p];
+    return _mm512_mask_mov_epi8(look_up_256(table, q), bit8, look_up_256(table + 256, q));
+  };
+  return signed_fours(pair(0), pair(1), kIq3sValueBytes,
+                      sign_nibbles(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(signs))));
 }
 STRATA_INLINE Codes as_codes(Bytes a, Bytes b, Bytes c, Bytes d) {
   return {{a.v, b.v, c.v, d.v}};

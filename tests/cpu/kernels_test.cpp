@@ -21,6 +21,33 @@ TEST(Kernels, AreListedFromTheWidestToTheGeneric) {
   EXPECT_EQ(find_kernels(""), nullptr);
 }
 
+TEST(Kernels, DotWithSixteenBitWeightsIsTheDotWithTheirValues) {
+  Rng rng(3);
+  for (const Kernels* k : available_kernels()) {
+    for (const int n : kSizes) {
+      const int n_w = 7, n_x = 5;
+      std::vector<uint16_t> halves, brains;
+      std::vector<float> half_values, brain_values;
+      for (const float v : rng.normals(n_w * n, 1.0f)) {
+        halves.push_back(float_to_half(v));
+        half_values.push_back(half_to_float(halves.back()));
+        brains.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16));
+        brain_values.push_back(bf16_to_float(brains.back()));
+      }
+      Mat x(n_x, n), want(n_x, n_w), got(n_x, n_w);
+      x.fill(rng, 1.0f);
+      std::vector<const float*> rows;
+      for (int r = 0; r < n_x; ++r) rows.push_back(x.row(r));
+      k->dot_tile(half_values.data(), n, n_w, rows.data(), n_x, n, want.row(0), want.mat().stride);
+      k->dot_tile_f16(halves.data(), n, n_w, rows.data(), n_x, n, got.row(0), got.mat().stride);
+      for (int r = 0; r < n_x; ++r) expect_same_bits(got.row(r), want.row(r), n_w, fmt::format("{} f16 {}", k->isa, n));
+      k->dot_tile(brain_values.data(), n, n_w, rows.data(), n_x, n, want.row(0), want.mat().stride);
+      k->dot_tile_bf16(brains.data(), n, n_w, rows.data(), n_x, n, got.row(0), got.mat().stride);
+      for (int r = 0; r < n_x; ++r) expect_same_bits(got.row(r), want.row(r), n_w, fmt::format("{} bf16 {}", k->isa, n));
+    }
+  }
+}
+
 TEST(Kernels, DotOfAnyBlockShapeIsTheDotOfAPair) {
   Rng rng(1);
   for (const Kernels* k : available_kernels()) {
@@ -140,20 +167,6 @@ TEST(Kernels, ConvertEveryHalfAsTheReferenceDoes) {
       EXPECT_EQ(got[static_cast<size_t>(n) - 1], half_to_float(static_cast<uint16_t>(0x3c00 + n)));
       EXPECT_EQ(got[static_cast<size_t>(n)], 77.0f);
     }
-  }
-}
-
-TEST(Kernels, DecodeBlocksOfEveryScaleAsTheReferenceDoes) {
-  constexpr int kBlocks = 65536, kElems = BlockIQ4_NL::kElems;
-  std::vector<BlockIQ4_NL> blocks(kBlocks);
-  for (int i = 0; i < kBlocks; ++i)
-    blocks[static_cast<size_t>(i)] = {static_cast<uint16_t>(i), {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe}};
-  const auto* bytes = reinterpret_cast<const std::byte*>(blocks.data());
-  std::vector<float> want(static_cast<size_t>(kBlocks) * kElems), got(want.size());
-  dequantise_row(DType::IQ4_NL, bytes, kBlocks * kElems, want.data());
-  for (const Kernels* k : available_kernels()) {
-    k->decode_iq4_nl(bytes, kBlocks * kElems, got.data());
-    expect_same_bits(got.data(), want.data(), kBlocks * kElems, k->isa);
   }
 }
 

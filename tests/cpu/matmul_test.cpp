@@ -29,11 +29,11 @@ TEST(TilePlan, CoversEveryOutputOfEveryRowOnce) {
   }
 }
 
-TEST(TilePlan, GivesSmallTilesToSmallMatricesAndSmallTilesToWideOnes) {
-  const Weight small{DType::F32, 256, 64}, large{DType::F32, 256, 8192}, wide{DType::F32, 32768, 8192};
+TEST(TilePlan, GivesSmallTilesToSmallMatricesAndToManyRows) {
+  const Weight small{DType::F32, 256, 64}, large{DType::F32, 256, 8192};
   EXPECT_EQ(plan_tiles({&large, 1}, 1, 2).tile_rows, kTileRows);
+  EXPECT_EQ(plan_tiles({&large, 1}, kFewRows + 1, 2).tile_rows, kDecodedRows);
   EXPECT_EQ(plan_tiles({&small, 1}, 1, 4).tile_rows, 4);
-  EXPECT_EQ(plan_tiles({&wide, 1}, 1, 2).tile_rows, 4);
 }
 
 TEST(TilePlan, CutsRowsOnlyWhereOutputsAreTooFewForTheThreads) {
@@ -43,18 +43,19 @@ TEST(TilePlan, CutsRowsOnlyWhereOutputsAreTooFewForTheThreads) {
   EXPECT_EQ(plan_tiles({&few, 1}, 8, 2).n_chunks, 1);
 }
 
-TEST(DecodeRows, GivesTheReferenceValuesOfEveryFormat) {
+TEST(Dequantise, GivesTheReferenceValuesOfEveryFormat) {
   Rng rng(1);
   for (const TypeTraits& type : all_types()) {
     const int cols = 2 * type.block_elems + (type.block_elems == 1 ? 77 : 0);
     const TestWeight w(rng, type.type, 7, cols, 0.1f);
-    std::vector<float> buffer(static_cast<size_t>(3 * cols)), want(static_cast<size_t>(cols));
-    for (const Kernels* kernels : available_kernels()) {
-      const DecodedRows rows = decode_rows(*kernels, w.w(), 4, 3, buffer.data());
-      for (int r = 0; r < 3; ++r) {
-        dequantise_row(type.type, w.w().row(4 + r), cols, want.data());
-        expect_same_bits(rows.data + r * rows.stride, want.data(), cols, fmt::format("{} row {}", type.name, r));
-      }
+    Weight scaled = w.w();
+    scaled.scale = 3.0f;
+    std::vector<float> got(static_cast<size_t>(cols)), want(static_cast<size_t>(cols));
+    for (int r = 0; r < 7; ++r) {
+      dequantise_row(type.type, scaled.row(r), cols, want.data());
+      for (float& v : want) v *= 3.0f;
+      dequantise(scaled, r, got.data());
+      expect_same_bits(got.data(), want.data(), cols, fmt::format("{} row {}", type.name, r));
     }
   }
 }
@@ -70,11 +71,14 @@ TEST(Multiply, TellsOfEveryFinishedPieceOnce) {
   for (int r = 0; r < rows; ++r) pointers.push_back(x.row(r));
   const MatF32 ys[] = {y, z};
   WorkerPool pool(3);
-  std::vector<float> scratch(1 << 16);
-  const Workshop shop{pool, *available_kernels().front(), reinterpret_cast<std::byte*>(scratch.data()), 0,
-                      scratch.size() * 4 / 3 / 64 * 64};
+  HostMemory memory;
+  const Buffer scratch = *memory.allocate(1 << 20, "scratch"), rounded = *memory.allocate(1 << 20, "inputs");
+  const Workshop shop{pool, *available_kernels().front(), scratch.data(), 0, (size_t{1} << 20) / 3 / 64 * 64};
   std::vector<std::atomic<int>> seen(static_cast<size_t>(rows) * 39);
-  multiply(shop, ws, pointers.data(), ys, [&](size_t i, MatF32 part, int first, int count) {
+  Carver carver(rounded.data(), size_t{1} << 20);
+  const ActRoom room = ActRoom::carve(carver, rows, 64);
+  const ActRows acts = quantise(shop, room, pointers.data(), rows, 64, act_orders(shop.kernels, ws));
+  multiply(shop, ws, acts, ys, [&](size_t i, MatF32 part, int first, int count) {
     const auto first_row = static_cast<int>((part.data - ys[i].data) / part.stride);
     for (int r = first_row; r < first_row + part.rows; ++r) {
       for (int o = first; o < first + count; ++o) ++seen[static_cast<size_t>(r * 39 + (i == 0 ? o : 37 + o))];
