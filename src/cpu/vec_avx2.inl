@@ -496,6 +496,12 @@ STRATA_INLINE Floats doubled_floats(const float* eight) {
 STRATA_INLINE Floats doubled_bytes(uint64_t eight) {
   return doubled(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<long long>(eight)))));
 }
+STRATA_INLINE Floats doubled_e8m0(uint64_t eight) {
+  return doubled(eight_e8m0(eight));
+}
+STRATA_INLINE Floats halved_ue4m3(uint64_t first, uint64_t second) {
+  return {{eight_halved_ue4m3(first), eight_halved_ue4m3(second)}};
+}
 STRATA_INLINE Floats four_times_halves(uint64_t four) {
   const __m128 values = _mm_cvtph_ps(_mm_cvtsi64_si128(static_cast<long long>(four)));
   const __m256 low = _mm256_castps128_ps256(_mm_unpacklo_ps(values, values));

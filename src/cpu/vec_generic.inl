@@ -414,6 +414,25 @@ STRATA_INLINE Floats doubled_bytes(uint64_t eight) {
 STRATA_INLINE Floats four_times_halves(uint64_t four) {
   return each<Floats>(STRATA_EACH { return half_of(static_cast<uint16_t>(four >> (i / 4 * 16))); });
 }
+// Eight scale bytes of MXFP4 to their two groups; sixteen of NVFP4, halved, since its code book is doubled.
+STRATA_INLINE Floats doubled_e8m0(uint64_t eight) {
+  return each<Floats>(STRATA_EACH {
+    const auto e = static_cast<uint32_t>(eight >> (i / 2 * 8) & 255);
+    const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+  });
+}
+STRATA_INLINE Floats halved_ue4m3(uint64_t first, uint64_t second) {
+  return each<Floats>(STRATA_EACH {
+    const auto v = static_cast<uint32_t>((i < 8 ? first : second) >> (i % 8 * 8) & 127);
+    const uint32_t bits = (v + (119u << 3)) << 20;
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return v == 127 ? 0.0f : v < 8 ? static_cast<float>(v) * 0x1p-10f : value;
+  });
+}
 // The top 4 bits of eight dwords, which lie as for even_signs_of_dwords.
 template <int stride>
 STRATA_INLINE Floats doubled_top_nibbles(const uint8_t* from) {
