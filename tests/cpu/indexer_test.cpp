@@ -1,6 +1,9 @@
 #include "cpu/indexer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "cpu/cpu_case.h"
@@ -53,6 +56,61 @@ TEST(CpuIndexer, PicksTheBestOfManyBlocksOnAnyNumberOfThreads) {
     ops.select_blocks(m.w, 0, {{}, {}, index_q}, {&segment, 1}, {got.data(), &count, 100});
     EXPECT_EQ(count, 100);
     EXPECT_EQ(got, want) << n_threads << " threads";
+  }
+}
+
+// Rows that share a task with others, and scores that lie in no order of magnitude or in one.
+TEST(CpuIndexer, FindsTheThresholdAmongScoresOfAnyKind) {
+  const int n_blocks = 1300, rows = 7;
+  const float kMax = std::numeric_limits<float>::max(), kLeast = std::numeric_limits<float>::denorm_min();
+  Rng rng(6);
+  const std::function<float(int)> kinds[] = {
+      [&](int) { return rng.normal(); },
+      [](int) { return 0.0f; },
+      [](int b) { return static_cast<float>(b); },
+      [](int b) { return static_cast<float>(-b); },
+      [&](int) { return std::ldexp(1.0f, rng.below(250) - 126); },
+      [&](int b) { return b % 3 == 0   ? kMax
+                          : b % 3 == 1 ? kLeast
+                                       : NAN; },
+      [&](int) { return 1.0f + 0x1p-23f * static_cast<float>(rng.below(2000)); },
+  };
+  for (const int budget : {1, 100, 1297}) {
+    QsaModel m(kQsaShapes[2]);
+    m.w.budget_blocks = budget;
+    SequenceShape shape = m.shape();
+    shape.max_tokens = n_blocks * m.w.block_tokens;
+    TestSequence sequence(shape);
+    for (const auto& kind : kinds) {
+      for (int b = 0; b < n_blocks; ++b) {
+        float* key = sequence.view().kv.block_key(0, b);
+        std::fill_n(key, m.s.index_dim, 0.0f);
+        key[0] = kind(b);
+      }
+      Mat index_q(rows, m.s.index_heads * m.s.index_dim);
+      for (int r = 0; r < rows; ++r) {
+        std::fill_n(index_q.row(r), index_q.mat().cols, 0.0f);
+        index_q.row(r)[0] = 1;
+      }
+      OpsShapes shapes = case_shapes();
+      shapes.max_context = n_blocks * m.w.block_tokens;
+      const Pos first = n_blocks * m.w.block_tokens - rows;
+      const auto select = [&](Ops& ops, std::vector<int32_t>& count) {
+        std::vector<int32_t> got(static_cast<size_t>(rows * budget), -7);
+        const Segment segment{&sequence.view(), 0, rows, first, RowRole::generated};
+        ops.select_blocks(m.w, 0, {{}, {}, index_q}, {&segment, 1}, {got.data(), count.data(), budget});
+        return got;
+      };
+      std::vector<int32_t> want_count(rows, -7), count(rows, -7);
+      const std::vector<int32_t> want = select(*make_plain_ops(), want_count);
+      for (const int n_threads : {1, 3, 8}) {
+        WorkerPool pool(n_threads);
+        CpuOps ops(pool, *available_kernels().front());
+        ASSERT_TRUE(ops.reserve(shapes).ok());
+        EXPECT_EQ(select(ops, count), want) << budget << " blocks, " << n_threads << " threads";
+        EXPECT_EQ(count, want_count);
+      }
+    }
   }
 }
 
