@@ -21,7 +21,6 @@ constexpr const uint64_t* kIq2s = kIq2sOffsetGrid.data();
 constexpr const uint32_t* kIq3xxs = kIq3xxsOffsetGrid.data();
 constexpr const uint32_t* kIq3s = kIq3sOffsetGrid.data();
 constexpr const int8_t* kIq4nl = kIq4nlValues.data();
-constexpr const float* kUe4m3 = kUe4m3HalfScales.data();
 constexpr const int8_t* kFp4 = kFp4DoubledValues.data();
 
 // What most formats have in common.
@@ -161,14 +160,10 @@ struct FormatMXFP4 : Format<BlockMXFP4> {
                              kOffset);
   }
   static STRATA_INLINE Floats scale(const uint8_t* b) {
-    float scales[8];
-    for (int i = 0; i < 8; ++i) {
-      // As e8m0_half_to_float: 2^(e - 128); the two lowest are subnormal.
-      const uint32_t e = b[i * sizeof(Block)];
-      const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
-      __builtin_memcpy(&scales[i], &bits, sizeof bits);
-    }
-    return doubled_floats(scales);
+    constexpr size_t n = sizeof(Block);
+    uint64_t eight = 0;
+    for (size_t i = 0; i < 8; ++i) eight |= static_cast<uint64_t>(b[i * n]) << (8 * i);
+    return doubled_e8m0(eight);
   }
 };
 
@@ -182,12 +177,11 @@ struct FormatNVFP4 : Format<BlockNVFP4> {
                 look_up(table, halves_of_first(second) & fifteen), look_up(table, halves_of_second(second) & fifteen));
   }
   static STRATA_INLINE Floats scale(const uint8_t* b) {
-    alignas(64) float scales[16];
-    for (int i = 0; i < 16; ++i) {
-      const uint8_t code = b[(i / 4) * sizeof(Block) + offsetof(Block, scales) + i % 4];
-      scales[i] = kUe4m3[code];
-    }
-    return load_floats(scales);
+    constexpr size_t n = sizeof(Block), at = offsetof(Block, scales);
+    const auto pair = [](const uint8_t* p) __attribute__((always_inline)) {
+      return word_at<uint32_t>(p) | static_cast<uint64_t>(word_at<uint32_t>(p + n)) << 32;
+    };
+    return halved_ue4m3(pair(b + at), pair(b + at + 2 * n));
   }
 };
 

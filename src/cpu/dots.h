@@ -59,18 +59,19 @@ struct DotKernel {
                       int64_t out_stride);
 };
 
+inline constexpr uint32_t kMaxTypes = 64;  // ids of formats are below this
+
 struct DotKernels {
-  // x [n] to act_blocks(n) blocks, the rest of the last one zero (64 and 128 values: the same values again). Values that are not finite make every result of their
-  // group not a number.
+  // x [n] to act_blocks(n) blocks, the rest of the last one zero (64 and 128 values: the same values again). Values
+  // that are not finite make every result of their group not a number.
   void (*quantise)(const float* x, int64_t n, ActOrder order, ActBlock* to);
   const DotKernel* kernels;  // one for each block format
   int n_kernels;
+  int8_t number[kMaxTypes] = {};  // of a type, from 1; 0: none
 
   const DotKernel* find(DType type) const {
-    for (int i = 0; i < n_kernels; ++i) {
-      if (kernels[i].type == type) return &kernels[i];
-    }
-    return nullptr;
+    const auto id = static_cast<uint32_t>(type);
+    return id < kMaxTypes && number[id] > 0 ? kernels + number[id] - 1 : nullptr;
   }
 };
 

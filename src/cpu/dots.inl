@@ -127,12 +127,12 @@ void dot_few(const QuantRows& w, const ActBlock* const* x, float* out, int64_t o
 template <class F>
 void dot_rows(const QuantRows& w, const ActBlock* const* x, int n_x, float* out, int64_t out_stride) {
   int r = 0;
-  for (; r + 4 <= n_x; r += 4) dot_few<F, 4>(w, x + r, out + r * out_stride, out_stride);
-  if (r + 2 <= n_x) {
-    dot_few<F, 2>(w, x + r, out + r * out_stride, out_stride);
-    r += 2;
+  if constexpr (kRowsTogether > 1) {
+    for (; r + kRowsTogether <= n_x; r += kRowsTogether)
+      dot_few<F, kRowsTogether>(w, x + r, out + r * out_stride, out_stride);
+    for (; r + 2 <= n_x; r += 2) dot_few<F, 2>(w, x + r, out + r * out_stride, out_stride);
   }
-  if (r < n_x) dot_few<F, 1>(w, x + r, out + r * out_stride, out_stride);
+  for (; r < n_x; ++r) dot_few<F, 1>(w, x + r, out + r * out_stride, out_stride);
 }
 
 // --- many rows: a tile of weights is decoded once -------------------------------------------------------------------
@@ -254,31 +254,33 @@ void dot_decoded(const DecodedBlock* w, int n_w, const ActBlock* const* x, int n
 
 // --- activations ----------------------------------------------------------------------------------------------------
 
-// Codes, scales and sums of the first `groups` groups stand again in the others.
-STRATA_INLINE void repeat_groups(int groups, int8_t* codes, ActBlock* to) {
+#ifndef STRATA_OWN_QUANTISE
+// One block; its first `groups` groups stand in it again and again.
+STRATA_INLINE void quantise_block(const float* x, int groups, bool spread, ActBlock* to) {
+  alignas(64) int8_t codes[kActElems] = {};
+  for (int g = 0; g < groups; ++g) quantise_group(x + 16 * g, g, codes, to);
   for (int g = groups; g < kActGroups; g += groups) {
     __builtin_memcpy(codes + 16 * g, codes, static_cast<size_t>(16 * groups));
     __builtin_memcpy(to->scale + g, to->scale, static_cast<size_t>(groups) * sizeof(float));
     __builtin_memcpy(to->start + g, to->start, static_cast<size_t>(groups) * sizeof(int32_t));
     __builtin_memcpy(to->sum + g, to->sum, static_cast<size_t>(groups) * sizeof(float));
   }
+  arrange(codes, spread, to->codes);
 }
+#endif
 
 void quantise_rows(const float* x, int64_t n, ActOrder order, ActBlock* to) {
   for (int64_t i = 0; i < n; i += kActElems, ++to) {
     const int64_t count = n - i < kActElems ? n - i : kActElems;
-    alignas(64) int8_t codes[kActElems] = {};
     const float* from = x + i;
+    const int shared = rows_of_block(n);
     alignas(64) float padded[kActElems];
-    if (count < kActElems) {
+    if (count < kActElems && shared == 1) {
       __builtin_memset(padded, 0, sizeof padded);
       __builtin_memcpy(padded, from, static_cast<size_t>(count) * sizeof(float));
       from = padded;
     }
-    const int groups = rows_of_block(n) == 1 ? kActGroups : kActGroups / rows_of_block(n);
-    for (int g = 0; g < groups; ++g) quantise_group(from + 16 * g, g, codes, to);
-    if (groups < kActGroups) repeat_groups(groups, codes, to);
-    arrange(codes, order == ActOrder::spread, to->codes);
+    quantise_block(from, kActGroups / shared, order == ActOrder::spread, to);
   }
 }
 
@@ -300,7 +302,13 @@ constexpr DotKernel kDotKernelList[] = {
     dot_kernel<FormatIQ2_XS>(),  dot_kernel<FormatIQ2_S>(),  dot_kernel<FormatIQ1_S>(), dot_kernel<FormatIQ1_M>(),
     dot_kernel<FormatIQ3_XXS>(), dot_kernel<FormatIQ3_S>(),
 };
-constexpr DotKernels kDotKernels = {quantise_rows, kDotKernelList, sizeof kDotKernelList / sizeof kDotKernelList[0]};
+constexpr DotKernels dot_kernels() {
+  DotKernels all{quantise_rows, kDotKernelList, sizeof kDotKernelList / sizeof kDotKernelList[0], {}};
+  int8_t at = 0;
+  for (const DotKernel& kernel : kDotKernelList) all.number[static_cast<uint32_t>(kernel.type)] = ++at;
+  return all;
+}
+constexpr DotKernels kDotKernels = dot_kernels();
 
 }  // namespace
 }  // namespace strata

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "quant/codebooks.h"
-#include "quant/half.h"
 
 namespace strata {
 
@@ -61,13 +60,5 @@ constexpr std::array<uint8_t, 16> offset_values(const int8_t (&values)[n], int a
 }
 alignas(16) inline constexpr auto kIq3xxsOffsetValues = offset_values(codebook_detail::kIq3xxsValues, kIq3Offset);
 alignas(16) inline constexpr auto kIq3sOffsetValues = offset_values(codebook_detail::kIq3sValues, kIq3Offset);
-
-// Half the value of an NVFP4 scale byte, since the code book is doubled.
-constexpr std::array<float, 256> half_scales() {
-  std::array<float, 256> result{};
-  for (size_t i = 0; i < 256; ++i) result[i] = ue4m3_to_float(static_cast<uint8_t>(i)) * 0.5f;
-  return result;
-}
-inline constexpr auto kUe4m3HalfScales = half_scales();
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 #define STRATA_TILE_W 2
 #define STRATA_ISA "avx2"
 #include "cpu/kernels.inl"
+#include "cpu/vec_x86.inl"
 #include "cpu/vec_avx2.inl"
 #include "cpu/isa_kernels.inl"
 

@@ -13,6 +13,7 @@
 #define STRATA_TILE_W 4
 #define STRATA_ISA "avx512"
 #include "cpu/kernels.inl"
+#include "cpu/vec_x86.inl"
 #include "cpu/vec_avx512.inl"
 #include "cpu/isa_kernels.inl"
 

@@ -85,11 +85,24 @@ STRATA_INLINE float fold_to_1(Vec4 v) {
   return (v[0] + v[2]) + (v[1] + v[3]);
 }
 // The same for four sums at once.
-STRATA_INLINE Vec4 fold_four(Vec4 a, Vec4 b, Vec4 c, Vec4 d) {
-  const Vec4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Vec4 cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+STRATA_INLINE Vec4 fold_four(const Lanes16& a, const Lanes16& b, const Lanes16& c, const Lanes16& d) {
+#if STRATA_LANES == 16
+  const auto halves = [](Vec u, Vec v) __attribute__((always_inline)) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4((__m512)u, (__m512)v, 0x44), _mm512_shuffle_f32x4((__m512)u, (__m512)v, 0xee));
+  };
+  const __m512 ab = halves(a.part[0], b.part[0]), cd = halves(c.part[0], d.part[0]);
+  const __m512 quarters = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+  const __m512 two = _mm512_add_ps(quarters, _mm512_permute_ps(quarters, 0x4e));
+  const __m512 one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
+  const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+  return (Vec4)_mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, one));
+#else
+  const Vec4 a4 = fold_to_4(a), b4 = fold_to_4(b), c4 = fold_to_4(c), d4 = fold_to_4(d);
+  const Vec4 ab_low = __builtin_shufflevector(a4, b4, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a4, b4, 2, 6, 3, 7);
+  const Vec4 cd_low = __builtin_shufflevector(c4, d4, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c4, d4, 2, 6, 3, 7);
   const Vec4 ab = ab_low + ab_high, cd = cd_low + cd_high;  // a0+a2, b0+b2, a1+a3, b1+b3
   return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+#endif
 }
 
 STRATA_INLINE float sum_of_squares(const float* x, int n) {
@@ -215,8 +228,7 @@ STRATA_INLINE void dot_block(const T* w, int64_t w_stride, const float* const* x
     float* to = out + r * out_stride;
     int j = 0;
     for (; j + 4 <= W; j += 4) {
-      const Vec4 four =
-          fold_four(fold_to_4(sum[r][j]), fold_to_4(sum[r][j + 1]), fold_to_4(sum[r][j + 2]), fold_to_4(sum[r][j + 3]));
+      const Vec4 four = fold_four(sum[r][j], sum[r][j + 1], sum[r][j + 2], sum[r][j + 3]);
       __builtin_memcpy(to + j, &four, sizeof four);
     }
     for (; j < W; ++j) to[j] = fold_to_1(fold_to_4(sum[r][j]));

@@ -92,7 +92,7 @@ STRATA_INLINE void fold_products(const Lanes16 (&sum)[H][N], float factor, float
   for (int h = 0; h < H; ++h) {
     if constexpr (N == 4) {
       const Vec4 four =
-          factor * fold_four(fold_to_4(sum[h][0]), fold_to_4(sum[h][1]), fold_to_4(sum[h][2]), fold_to_4(sum[h][3]));
+          factor * fold_four(sum[h][0], sum[h][1], sum[h][2], sum[h][3]);
       __builtin_memcpy(out + h * stride, &four, sizeof four);
     } else {
       for (int i = 0; i < N; ++i) out[h * stride + i] = factor * fold_to_1(fold_to_4(sum[h][i]));

@@ -345,6 +345,7 @@ constexpr int kTileOffset(int offset) {
 }
 #endif
 constexpr int kTileW = 1, kTileX = 4;
+constexpr int kRowsTogether = 4;  // while weights are decoded
 constexpr int kParts16 = 2;
 
 struct CodePart {

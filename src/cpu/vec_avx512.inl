@@ -291,6 +291,7 @@ constexpr int kTileOffset(int) {
   return 128;
 }
 constexpr int kTileW = 4, kTileX = 4;
+constexpr int kRowsTogether = 4;  // while weights are decoded
 constexpr int kParts16 = 1;
 
 struct CodePart {
@@ -387,6 +388,12 @@ STRATA_INLINE Floats doubled_floats(const float* eight) {
 STRATA_INLINE Floats doubled_bytes(uint64_t eight) {
   return doubled(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<long long>(eight)))));
 }
+STRATA_INLINE Floats doubled_e8m0(uint64_t eight) {
+  return doubled(eight_e8m0(eight));
+}
+STRATA_INLINE Floats halved_ue4m3(uint64_t first, uint64_t second) {
+  return {_mm512_insertf32x8(_mm512_castps256_ps512(eight_halved_ue4m3(first)), eight_halved_ue4m3(second), 1)};
+}
 // Four values, of 64 elements each.
 STRATA_INLINE Floats four_times_halves(uint64_t four) {
   const __m512i order = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
@@ -428,21 +435,6 @@ STRATA_INLINE uint64_t threes_of_two_words(uint32_t words) {
   return fields_to_bytes<3>(_pext_u64(words, 0x0fff0fff));
 }
 
-// Group g of a block: codes in natural order, and what belongs to them.
-STRATA_INLINE void quantise_group(const float* x, int g, int8_t* codes, ActBlock* to) {
-  const __m512 v = _mm512_loadu_ps(x);
-  const int highest = _mm512_reduce_max_epi32(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
-  float scale, inverse;
-  scale_of_group(highest, &scale, &inverse);
-  const __m512 scaled = _mm512_mul_ps(v, _mm512_set1_ps(inverse));
-  const __mmask16 numbers = _mm512_cmp_ps_mask(scaled, scaled, _CMP_ORD_Q);
-  const __m512i q = _mm512_maskz_cvtps_epi32(numbers, scaled);
-  _mm_store_si128(reinterpret_cast<__m128i*>(codes + 16 * g), _mm512_cvtepi32_epi8(q));
-  const int sum = _mm512_reduce_add_epi32(q);
-  to->scale[g] = scale;
-  to->start[g] = -128 * sum;
-  to->sum[g] = scale * static_cast<float>(sum);
-}
 STRATA_INLINE void arrange(const int8_t* natural, bool spread, int8_t* to) {
   Bytes v[4];
   for (int p = 0; p < 4; ++p) {
@@ -454,6 +446,53 @@ STRATA_INLINE void arrange(const int8_t* natural, bool spread, int8_t* to) {
   const Codes c = turn(v[0], v[1], v[2], v[3]);
   for (int j = 0; j < 4; ++j) _mm512_store_si512(to + 64 * j, c.v[j]);
 }
+// The largest of 16 dwords of each of 16 registers: lane l has that of a[l].
+STRATA_INLINE __m512i largest_of_each(const __m512i* a) {
+  __m512i quarters[4];
+  for (int i = 0; i < 4; ++i) {
+    const auto halves = [](__m512i u, __m512i v) __attribute__((always_inline)) {
+      return _mm512_max_epi32(_mm512_shuffle_i32x4(u, v, 0x44), _mm512_shuffle_i32x4(u, v, 0xee));
+    };
+    const __m512i ab = halves(a[i], a[i + 4]), cd = halves(a[i + 8], a[i + 12]);
+    quarters[i] = _mm512_max_epi32(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));
+  }
+  const auto pairs = [](__m512i u, __m512i v) __attribute__((always_inline)) {
+    return _mm512_max_epi32(_mm512_unpacklo_epi32(u, v), _mm512_unpackhi_epi32(u, v));
+  };
+  const __m512i low = pairs(quarters[0], quarters[1]), high = pairs(quarters[2], quarters[3]);
+  return _mm512_max_epi32(_mm512_unpacklo_epi64(low, high), _mm512_unpackhi_epi64(low, high));
+}
+#define STRATA_OWN_QUANTISE 1
+// As quantise_block of dots.inl, with scale_of_group for all groups at once.
+STRATA_INLINE void quantise_block(const float* x, int groups, bool spread, ActBlock* to) {
+  __m512i magnitudes[kActGroups];
+  for (int g = 0; g < kActGroups; ++g) {
+    const __m512i bits = _mm512_loadu_si512(x + 16 * (g % groups));
+    magnitudes[g] = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
+  }
+  const __m512i bits = largest_of_each(magnitudes);
+  const __m512 highest = _mm512_castsi512_ps(bits);
+  const __mmask16 finite = _mm512_cmplt_epi32_mask(bits, _mm512_set1_epi32(0x7f800000));
+  const __mmask16 counts = finite & _mm512_cmp_ps_mask(highest, _mm512_set1_ps(1e-34f), _CMP_GE_OQ);
+  __m512 scale = _mm512_maskz_div_ps(counts, highest, _mm512_set1_ps(127.0f));
+  scale = _mm512_mask_mov_ps(_mm512_set1_ps(__builtin_nanf("")), finite, scale);
+  alignas(64) float inverse[kActGroups];
+  _mm512_store_ps(inverse, _mm512_maskz_div_ps(counts, _mm512_set1_ps(127.0f), highest));
+  alignas(64) int8_t codes[kActElems];
+  for (int g = 0; g < kActGroups; ++g) {
+    const __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x + 16 * (g % groups)), _mm512_set1_ps(inverse[g]));
+    _mm_store_si128(reinterpret_cast<__m128i*>(codes + 16 * g), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+  }
+  arrange(codes, spread, to->codes);
+  __m512i sum = _mm512_setzero_si512();
+  for (int j = 0; j < 4; ++j) {
+    sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_load_si512(to->codes + 64 * j));
+  }
+  _mm512_store_ps(to->scale, scale);
+  _mm512_store_si512(to->start, _mm512_slli_epi32(_mm512_sub_epi32(_mm512_setzero_si512(), sum), 7));
+  _mm512_store_ps(to->sum, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sum)));
+}
+
 
 // The sums of four times 16 lanes: lane i plus i + 8, then i + 4, i + 2, i + 1.
 STRATA_INLINE void four_sums(Floats a, Floats b, Floats c, Floats d, float* to) {

@@ -283,6 +283,7 @@ constexpr int kTileOffset(int) {
   return 128;
 }
 constexpr int kTileW = 1, kTileX = 2;
+constexpr int kRowsTogether = 1;  // while weights are decoded
 // In how many parts 16 lanes are multiplied, since that many registers hold them.
 constexpr int kParts16 = 1;
 
