@@ -31,8 +31,6 @@ struct Kernels {
   void (*unit_norm)(float* x, int n, float eps, float scale);
   // y += a * x
   void (*add_scaled)(float* y, const float* x, float a, int n);
-  // y = a * y + sum over i of p[i] * rows[i]
-  void (*add_rows)(float* y, float a, const float* const* rows, const float* p, int n_rows, int n);
   // x = e^(x - shift); returns the sum
   float (*exp_sum)(float* x, float shift, int n);
   // x = silu(x * scale)

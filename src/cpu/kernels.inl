@@ -345,28 +345,6 @@ void add_scaled(float* y, const float* x, float a, int n) {
   for (int i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
-// `parts` registers of y stay where they are while all rows are added.
-template <int parts>
-STRATA_INLINE void add_rows_part(float* y, float a, const float* const* rows, const float* p, int n_rows, int at) {
-  Vec sum[parts];
-  for (int j = 0; j < parts; ++j) sum[j] = load(y + at + j * kLanes) * a;
-  for (int i = 0; i < n_rows; ++i) {
-    for (int j = 0; j < parts; ++j) sum[j] += p[i] * load(rows[i] + at + j * kLanes);
-  }
-  for (int j = 0; j < parts; ++j) store(y + at + j * kLanes, sum[j]);
-}
-
-void add_rows(float* y, float a, const float* const* rows, const float* p, int n_rows, int n) {
-  int at = 0;
-  for (; at + 4 * kLanes <= n; at += 4 * kLanes) add_rows_part<4>(y, a, rows, p, n_rows, at);
-  for (; at + kLanes <= n; at += kLanes) add_rows_part<1>(y, a, rows, p, n_rows, at);
-  for (; at < n; ++at) {
-    float sum = y[at] * a;
-    for (int i = 0; i < n_rows; ++i) sum += p[i] * rows[i][at];
-    y[at] = sum;
-  }
-}
-
 float exp_sum(float* x, float shift, int n) {
   const Vec by = splat(shift);
   map(

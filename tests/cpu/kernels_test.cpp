@@ -100,11 +100,6 @@ TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
       [](const Kernels& k, int n, auto& x, auto& y) { k.rms_norm(x.data(), y.data(), n, 1e-6f, x.data()); });
   expect_one_answer([](const Kernels& k, int n, auto& x, auto&) { k.unit_norm(x.data(), n, 1e-6f, 0.3f); });
   expect_one_answer([](const Kernels& k, int n, auto& x, auto& y) { k.add_scaled(x.data(), y.data(), 0.7f, n); });
-  expect_one_answer([](const Kernels& k, int n, auto& x, auto& y) {
-    const float* rows[] = {y.data(), y.data(), y.data()};
-    const float p[] = {0.1f, 0.2f, 0.4f};
-    k.add_rows(x.data(), 0.9f, rows, p, 3, n);
-  });
   expect_one_answer([](const Kernels& k, int n, auto& x, auto&) { x[0] = k.exp_sum(x.data(), 2.0f, n); });
   expect_one_answer([](const Kernels& k, int n, auto& x, auto&) { k.silu(x.data(), 0.25f, n); });
   expect_one_answer([](const Kernels& k, int n, auto& x, auto& y) { k.silu_times(x.data(), y.data(), n); });
