@@ -427,11 +427,12 @@ STRATA_INLINE Floats doubled_e8m0(uint64_t eight) {
 }
 STRATA_INLINE Floats halved_ue4m3(uint64_t first, uint64_t second) {
   return each<Floats>(STRATA_EACH {
-    const auto v = static_cast<uint32_t>((i < 8 ? first : second) >> (i % 8 * 8) & 127);
+    const auto byte = static_cast<uint32_t>((i < 8 ? first : second) >> (i % 8 * 8) & 255);
+    const uint32_t v = byte & 127;
     const uint32_t bits = (v + (119u << 3)) << 20;
     float value;
     __builtin_memcpy(&value, &bits, sizeof value);
-    return v == 127 ? 0.0f : v < 8 ? static_cast<float>(v) * 0x1p-10f : value;
+    return byte == 127 ? 0.0f : v < 8 ? static_cast<float>(v) * 0x1p-10f : value;
   });
 }
 // The top 4 bits of eight dwords, which lie as for even_signs_of_dwords.

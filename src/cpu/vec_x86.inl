@@ -11,15 +11,16 @@ STRATA_INLINE __m256 eight_e8m0(uint64_t bytes) {
   return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, low, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
 }
 
-// Half of ue4m3_to_float.
+// Half of ue4m3_to_float, which takes no notice of bit 7 but where it tells the one code that is no number.
 STRATA_INLINE __m256 eight_halved_ue4m3(uint64_t bytes) {
   const __m256i most = _mm256_set1_epi32(0x7f);
-  const __m256i v = _mm256_and_si256(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<long long>(bytes))), most);
+  const __m256i byte = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<long long>(bytes)));
+  const __m256i v = _mm256_and_si256(byte, most);
   const __m256 normal = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(v, _mm256_set1_epi32(119 << 3)), 20));
   const __m256 low = _mm256_mul_ps(_mm256_cvtepi32_ps(v), _mm256_set1_ps(0x1p-10f));
   const __m256i is_low = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), v);
   const __m256 value = _mm256_blendv_ps(normal, low, _mm256_castsi256_ps(is_low));
-  return _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(v, most)), value);
+  return _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(byte, most)), value);
 }
 
 }  // namespace

@@ -189,6 +189,24 @@ TEST(Dots, HoldTheLargestCodes) {
   });
 }
 
+// Scales of one byte: all 256 of them, where the weights are finite.
+TEST(Dots, DecodeEveryScaleOfAByte) {
+  for_each_format([](const Kernels& k, const DotKernel& kernel) {
+    if (kernel.type != DType::MXFP4 && kernel.type != DType::NVFP4) return;
+    const int64_t n = traits(kernel.type).block_elems;
+    const size_t scales = kernel.type == DType::MXFP4 ? 1 : 4;
+    const DotInputs x(*k.dots, kernel.order, n, uneven_rows(16, 2, n));
+    for (int code = 0; code < 256; ++code) {
+      DotWeights w(kernel.type, 1, n, 17);
+      for (size_t i = 0; i < scales; ++i) w.bytes[i] = static_cast<std::byte>(code);
+      const std::vector<float> weights = w.decoded(0);
+      if (std::any_of(weights.begin(), weights.end(), [](float v) { return !(std::abs(v) < 1e30f); })) continue;
+      const std::vector<float> got = dot_rows(kernel, w, x);
+      ASSERT_NO_FATAL_FAILURE(expect_exact_dots(got, w, x, kernel.has_min, fmt::format("scale {:#x}", code)));
+    }
+  });
+}
+
 TEST(Dots, TakeRowsOfZerosTinyAndHugeValues) {
   for_each_format([](const Kernels& k, const DotKernel& kernel) {
     const int64_t n = 256;
