@@ -23,7 +23,7 @@ enum class OptionType : uint8_t { flag, integer, number, choice, text, file };
 enum class OptionGroup : uint8_t { behaviour, performance, debug };
 
 // Bits, since an option may belong to several commands. Where it means something else, it is declared once for each.
-enum CommandBit : uint32_t { kRun = 1, kInfo = 2, kTokenize = 4, kEval = 8, kSynth = 16 };
+enum CommandBit : uint32_t { kRun = 1, kInfo = 2, kTokenize = 4, kEval = 8, kSynth = 16, kBench = 32 };
 
 struct OptionSpec {
   const char* name;  // without dashes

@@ -10,7 +10,7 @@ using enum OptionType;
 using enum OptionGroup;
 
 constexpr double kMaxInt = 2147483647;
-constexpr uint32_t kEvery = kRun | kInfo | kTokenize | kEval | kSynth;
+constexpr uint32_t kEvery = kRun | kInfo | kTokenize | kEval | kSynth | kBench;
 constexpr uint32_t kComputing = kRun | kEval;
 constexpr uint32_t kPlanning = kComputing | kInfo;
 
@@ -233,6 +233,25 @@ constexpr OptionSpec kOptions[] = {
      .help = "other weights; the same seed gives the same bytes",
      .commands = kSynth},
     {.name = "force", .type = flag, .help = "replace files that exist", .commands = kSynth},
+    {.name = "format",
+     .type = text,
+     .value = "NAME",
+     .automatic = "all of them",
+     .help = "measure this weight format alone, such as IQ3_XXS",
+     .commands = kBench},
+    {.name = "cell-time",
+     .type = integer,
+     .value = "N",
+     .preset = "80",
+     .unit = "ms",
+     .min = 1,
+     .max = 10000,
+     .help = "how long each line of the table is measured; longer is steadier",
+     .commands = kBench},
+    {.name = "markdown",
+     .type = flag,
+     .help = "print a shorter table, in Markdown: each format with one row and with many",
+     .commands = kBench},
     {.name = "json", .type = flag, .help = "print one JSON object in place of text", .commands = kEvery},
 
     {.name = "device",
@@ -250,14 +269,14 @@ constexpr OptionSpec kOptions[] = {
      .max = 1024,
      .help = "threads that compute",
      .group = performance,
-     .commands = kPlanning | kSynth},
+     .commands = kPlanning | kSynth | kBench},
     {.name = "isa",
      .type = choice,
      .preset = "auto",
      .choices = "auto|generic|avx2|avx512",
      .help = "instructions of the fast kernels: the best that the processor has, or those of a name, to compare them",
      .group = performance,
-     .commands = kComputing},
+     .commands = kComputing | kBench},
     {.name = "kv",
      .type = choice,
      .preset = "auto",
@@ -286,7 +305,8 @@ constexpr OptionSpec kOptions[] = {
      .type = file,
      .value = "FILE",
      .automatic = "none",
-     .help = "use the experts of a trace in place of the router's choice, so that runs do equal work; the answer changes",
+     .help =
+         "use the experts of a trace in place of the router's choice, so that runs do equal work; the answer changes",
      .group = debug,
      .commands = kRun},
     {.name = "chunk-rows",
@@ -377,6 +397,20 @@ constexpr CommandSpec kCommands[] = {
                  "strata synth small.gguf --preset nano --mtp experts=256 type.experts-in=IQ2_XXS,IQ3_S\n"
                  "strata synth whole.gguf",
      .needs_argument = true},
+    {.bit = kBench,
+     .name = "bench",
+     .argument = "WHAT",
+     .argument_help = "what to measure: kernels; nothing: list what there is",
+     .max_arguments = 1,
+     .surplus_hint = "measure one thing at a time",
+     .summary = "measure the speed of this machine",
+     .description =
+         "Measures speed without a model.\n"
+         "strata bench kernels: what the processor and its memory can do, then how near to it every weight format and "
+         "every other kernel comes, with one thread and with all. It takes less than a minute on two cores; close what "
+         "else is running. docs/benchmarks.md explains the columns.",
+     .examples = "strata bench\nstrata bench kernels\nstrata bench kernels --format IQ3_XXS --isa avx2\n"
+                 "strata bench kernels --json > before.json"},
 };
 
 }  // namespace

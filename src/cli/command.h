@@ -18,5 +18,6 @@ Status info_command(CommandContext& context);
 Status tokenize_command(CommandContext& context);
 Status eval_command(CommandContext& context);
 Status synth_command(CommandContext& context);
+Status bench_command(CommandContext& context);
 
 }  // namespace strata

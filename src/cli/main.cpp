@@ -26,6 +26,8 @@ Status dispatch(CommandContext& context) {
       return eval_command(context);
     case kSynth:
       return synth_command(context);
+    case kBench:
+      return bench_command(context);
   }
   CHECK(false, "the command {} is in the table and nowhere else", context.options.command().name);
 }

@@ -8,8 +8,8 @@
 namespace strata {
 
 struct RateKernels {
-  // Multiply and add over and over; return how many products that were. The results are left at `result`, so that no
-  // compiler drops the work: 16 numbers.
+  // Multiply and add over and over; return how many products that were. The 16 numbers at `result` go in and results
+  // come out, so that no compiler drops the work; what they are does not matter.
   int64_t (*int8_products)(int64_t rounds, int32_t* result);
   int64_t (*float_products)(int64_t rounds, float* result);
   // The exclusive or of the 8-byte words; bytes: a multiple of 1024, at least 1024.

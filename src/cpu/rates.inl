@@ -25,14 +25,14 @@ STRATA_INLINE RateInts rate_step(RateInts sum, RateInts by) {
 typedef uint16_t RateInts __attribute__((vector_size(16)));
 constexpr int64_t kRateProducts = 8;
 STRATA_INLINE RateInts rate_step(RateInts sum, RateInts by) {
-  return sum + by * sum;
+  return sum * by + by;
 }
 #endif
 
 int64_t int8_products(int64_t rounds, int32_t* result) {
-  constexpr int kSums = STRATA_LANES == 8 ? 10 : 12;
+  constexpr int kSums = STRATA_LANES == 16 ? 12 : 10;
   RateInts by, sum[kSums];
-  __builtin_memset(&by, 3, sizeof by);
+  __builtin_memcpy(&by, result, sizeof by);  // a constant could be multiplied by shifting
   for (int i = 0; i < kSums; ++i) __builtin_memset(&sum[i], i + 1, sizeof sum[i]);
   for (int64_t round = 0; round < rounds; ++round) {
     for (int i = 0; i < kSums; ++i) sum[i] = rate_step(sum[i], by);
@@ -60,7 +60,8 @@ int64_t float_products(int64_t rounds, float* result) {
   constexpr int kSums = 12 / kParts;
   const Vec a = splat(0.5f), b = splat(1.0f);
   Lanes16 sum[kSums];
-  for (int i = 0; i < 12; ++i) sum[i / kParts].part[i % kParts] = splat(static_cast<float>(i));  // equal ones would be one
+  // Equal sums would be computed once.
+  for (int i = 0; i < 12; ++i) sum[i / kParts].part[i % kParts] = splat(static_cast<float>(i));
   for (int64_t round = 0; round < rounds; ++round) {
     for (int i = 0; i < kSums; ++i) rate_step(sum[i], a, b);
   }
