@@ -19,7 +19,7 @@ struct alignas(64) ActBlock {
   int8_t codes[kActElems];
   float scale[kActGroups];
   int32_t start[kActGroups];  // -128 times the sum of the codes of a group
-  float sum[kActGroups];        // scale times the sum of the codes
+  float sum[kActGroups];      // scale times the sum of the codes
 };
 
 // Where value k of a group lies in its lane: byte k % 4 of vector k / 4, or byte k / 4 of vector k % 4.

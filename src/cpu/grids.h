@@ -32,8 +32,8 @@ alignas(64) inline constexpr auto kIq2sOffsetGrid = shifted_grid(kIq2sGrid, 1, k
 alignas(64) inline constexpr auto kIq3xxsOffsetGrid = shifted_grid(kIq3xxsGrid, 1, kIq3Offset);
 alignas(64) inline constexpr auto kIq3sOffsetGrid = shifted_grid(kIq3sGrid, 1, kIq3Offset);
 
-// A grid of fours as two tables of bytes: elements 2p and 2p + 1 of entry i in the halves of [p][i], as positions in the
-// list of 8 values.
+// A grid of fours as two tables of bytes: elements 2p and 2p + 1 of entry i in the halves of [p][i], as positions in
+// the list of 8 values.
 template <size_t n>
 struct Pairs {
   uint8_t of_elements[2][n];

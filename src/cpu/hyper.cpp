@@ -101,8 +101,7 @@ void CpuOps::hyper_step(MatF32 streams, const SublayerOutput& previous, const Hy
            });
 
   const ActRoom low_room = ActRoom::carve(shared, rows, next.rank);
-  const ActRows low =
-      quantise(shop_, low_room, s.low_rows, rows, next.rank, act_orders(shop_.kernels, {&next.up, 1}));
+  const ActRows low = quantise(shop_, low_room, s.low_rows, rows, next.rank, act_orders(shop_.kernels, {&next.up, 1}));
   shop_.pool.parallel_for(next.d_model, HyperTask::kChannels, [&](int first, int last, int thread) {
     mix_channels(shop_, next, s, low, first, last - first, out.x, thread);
   });

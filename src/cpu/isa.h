@@ -7,6 +7,7 @@ namespace strata {
 
 const Kernels* generic_kernels();
 const Kernels* avx2_kernels();
+const Kernels* avxvnni_kernels();
 const Kernels* avx512_kernels();
 
 }  // namespace strata

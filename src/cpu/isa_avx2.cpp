@@ -10,10 +10,12 @@
 #define STRATA_TILE_X 2
 #define STRATA_TILE_W 2
 #define STRATA_ISA "avx2"
-#include "cpu/kernels.inl"
-#include "cpu/vec_x86.inl"
-#include "cpu/vec_avx2.inl"
+// clang-format off: each needs what is before it
 #include "cpu/isa_kernels.inl"
+#include "cpu/kernels.inl"
+#include "cpu/vec_avx2.inl"
+#include "cpu/vec_x86.inl"
+// clang-format on
 
 namespace strata {
 const Kernels* avx2_kernels() {

@@ -8,11 +8,11 @@ namespace strata {
 namespace {
 
 struct Available {
-  std::array<const Kernels*, 3> list{};
+  std::array<const Kernels*, 4> list{};
   size_t count = 0;
 
   Available() {
-    for (const Kernels* kernels : {avx512_kernels(), avx2_kernels(), generic_kernels()}) {
+    for (const Kernels* kernels : {avx512_kernels(), avxvnni_kernels(), avx2_kernels(), generic_kernels()}) {
       if (kernels != nullptr) list[count++] = kernels;
     }
   }

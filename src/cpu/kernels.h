@@ -51,7 +51,7 @@ struct Kernels {
 
 // Those that this build has and this processor can run, the widest first; the last one runs everywhere.
 std::span<const Kernels* const> available_kernels();
-// By name: "avx512", "avx2", "generic"; null when it is not available. "auto" is the first of the list.
+// By name: "avx512", "avxvnni", "avx2", "generic"; null when it is not available. "auto" is the first of the list.
 const Kernels* find_kernels(std::string_view isa);
 
 }  // namespace strata

@@ -118,16 +118,16 @@ struct RouteScratch {
 // A use is a row and a rank; slots order the uses by expert, then by row. The shared expert has one slot a row, after
 // them.
 struct ExpertScratch {
-  int32_t* first_slot;        // [n_experts + 1]
-  int32_t* active;            // [n_experts]: experts with at least one use
-  int32_t* slot_of;           // [rows * n_used]
-  const float** inputs;       // [slots]: rows of x
-  MatF32 hidden;              // [slots, width]
-  const float** hidden_rows;  // [slots]
-  float* shared_gain;         // [rows]
-  ActRoom input_room;         // rows of x
-  ActRoom hidden_room;        // slots of routed experts
-  ActRoom shared_room;        // rows of the shared expert
+  int32_t* first_slot;                        // [n_experts + 1]
+  int32_t* active;                            // [n_experts]: experts with at least one use
+  int32_t* slot_of;                           // [rows * n_used]
+  const float** inputs;                       // [slots]: rows of x
+  MatF32 hidden;                              // [slots, width]
+  const float** hidden_rows;                  // [slots]
+  float* shared_gain;                         // [rows]
+  ActRoom input_room;                         // rows of x
+  ActRoom hidden_room;                        // slots of routed experts
+  ActRoom shared_room;                        // rows of the shared expert
   const ActBlock** input_blocks[kActOrders];  // [slots]
 
   static ExpertScratch carve(Carver& shared, int rows, int n_experts, int n_used, int width, int d_model);

@@ -1,7 +1,7 @@
 // The tiny vector type of the integer dots on AVX2 with FMA and F16C: what is one register of 512 bits elsewhere is two
-// here, lanes 0 and 1, then 2 and 3. Entries of code books are loaded one by one, since gathering is slow on many of the
-// processors that end here, as are the instructions that spread bits. With AVX-VNNI the dots alone are others.
-// What the names mean: vec_generic.inl. Part of dots.inl.
+// here, lanes 0 and 1, then 2 and 3. Entries of code books are loaded one by one, since gathering is slow on many of
+// the processors that end here, as are the instructions that spread bits. With AVX-VNNI the dots alone are others. What
+// the names mean: vec_generic.inl. Part of dots.inl.
 
 namespace strata {
 namespace {
@@ -19,9 +19,6 @@ struct Codes {
   __m256i v[4][2];
 };
 
-STRATA_INLINE __m128i lane_at(const uint8_t* from) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-}
 STRATA_INLINE __m256i two_lanes_at(const uint8_t* from) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
@@ -35,8 +32,8 @@ STRATA_INLINE __m256i bytes_of(int x) {
   return _mm256_set1_epi8(static_cast<char>(x));
 }
 STRATA_INLINE __m256i qword_bytes(uint64_t first, uint64_t second, uint64_t third, uint64_t fourth) {
-  return _mm256_setr_epi64x(static_cast<long long>(first), static_cast<long long>(second), static_cast<long long>(third),
-                            static_cast<long long>(fourth));
+  return _mm256_setr_epi64x(static_cast<long long>(first), static_cast<long long>(second),
+                            static_cast<long long>(third), static_cast<long long>(fourth));
 }
 
 STRATA_INLINE Bytes splat_byte(int x) {
@@ -105,12 +102,14 @@ STRATA_INLINE __m256i where_own_bit(__m256i bits) {
 constexpr uint64_t kEightTimes = 0x0101010101010101u;
 
 STRATA_INLINE Bytes where_bits(uint16_t a, uint16_t b, uint16_t c, uint16_t d, int value) {
-  const uint64_t bits = a | static_cast<uint64_t>(b) << 16 | static_cast<uint64_t>(c) << 32 | static_cast<uint64_t>(d) << 48;
+  const uint64_t bits =
+      a | static_cast<uint64_t>(b) << 16 | static_cast<uint64_t>(c) << 32 | static_cast<uint64_t>(d) << 48;
   const __m256i all = _mm256_set1_epi64x(static_cast<long long>(bits));
   const __m256i low = _mm256_shuffle_epi8(all, qword_bytes(0, kEightTimes, 2 * kEightTimes, 3 * kEightTimes));
   const __m256i high =
       _mm256_shuffle_epi8(all, qword_bytes(4 * kEightTimes, 5 * kEightTimes, 6 * kEightTimes, 7 * kEightTimes));
-  return {{_mm256_and_si256(where_own_bit(low), bytes_of(value)), _mm256_and_si256(where_own_bit(high), bytes_of(value))}};
+  return {
+      {_mm256_and_si256(where_own_bit(low), bytes_of(value)), _mm256_and_si256(where_own_bit(high), bytes_of(value))}};
 }
 
 // Sign bytes 0 to 15 in both lanes of the first register, 16 to 31 in those of the second.
@@ -137,7 +136,8 @@ STRATA_INLINE Bytes negate(Bytes codes, const Signs& signs) {
   Bytes result;
   for (int h = 0; h < 2; ++h) {
     const __m256i minus = where_own_bit(_mm256_shuffle_epi8(signs.v[h], own));
-    result.v[h] = _mm256_add_epi8(_mm256_xor_si256(codes.v[h], minus), _mm256_and_si256(minus, bytes_of(2 * kOffset + 1)));
+    result.v[h] =
+        _mm256_add_epi8(_mm256_xor_si256(codes.v[h], minus), _mm256_and_si256(minus, bytes_of(2 * kOffset + 1)));
   }
   return result;
 }
@@ -189,16 +189,18 @@ STRATA_INLINE Indices32 indices_of(__m256i low, __m256i high) {
 struct ByteIndicesOfEights {
   const uint8_t* from;
 };
-STRATA_INLINE size_t index_at(const ByteIndicesOfEights& index, int i) {
-  return index.from[i / 4 * 8 + i % 4];
+STRATA_INLINE __m128i two_entries(const uint64_t* grid, size_t a, size_t b) {
+  return _mm_set_epi64x(static_cast<long long>(grid[b]), static_cast<long long>(grid[a]));
 }
-STRATA_INLINE size_t index_at(const Indices32& index, int i) {
-  return index.at[i];
+STRATA_INLINE __m128i two_entries(const uint64_t* grid, const ByteIndicesOfEights& index, int i) {
+  const uint8_t* at = index.from + i / 4 * 8 + i % 4;
+  return two_entries(grid, at[0], at[1]);
 }
-template <class Index>
-STRATA_INLINE __m128i two_entries(const uint64_t* grid, const Index& index, int i) {
-  return _mm_set_epi64x(static_cast<long long>(grid[index_at(index, i + 1)]),
-                        static_cast<long long>(grid[index_at(index, i)]));
+// Words that have just been written are read two at once, below four.
+STRATA_INLINE __m128i two_entries(const uint64_t* grid, const Indices32& index, int i) {
+  uint32_t two;
+  __builtin_memcpy(&two, index.at + i, sizeof two);
+  return two_entries(grid, two & 0xffff, two >> 16);
 }
 template <int p, class Index>
 STRATA_INLINE Bytes eights(const uint64_t* grid, const Index& index) {
@@ -223,10 +225,11 @@ STRATA_INLINE __m256i high_bits_of_items(__m256i items) {
   constexpr auto up = [](int k) { return static_cast<short>(step * k <= 8 ? 1 << (8 - step * k) : 0); };
   constexpr auto down = [](int k) { return static_cast<short>(step * k > 8 ? 1 << (24 - step * k) : 0); };
   const __m256i own = _mm256_and_si256(
-      items, _mm256_set1_epi64x(static_cast<long long>(static_cast<uint64_t>(mask) | static_cast<uint64_t>(mask) << (16 + step) |
-                                                       static_cast<uint64_t>(mask) << (32 + 2 * step) |
-                                                       static_cast<uint64_t>(mask) << (48 + 3 * step))));
-  const __m256i left = _mm256_mullo_epi16(own, twice(_mm_setr_epi16(up(0), up(1), up(2), up(3), up(0), up(1), up(2), up(3))));
+      items, _mm256_set1_epi64x(static_cast<long long>(
+                 static_cast<uint64_t>(mask) | static_cast<uint64_t>(mask) << (16 + step) |
+                 static_cast<uint64_t>(mask) << (32 + 2 * step) | static_cast<uint64_t>(mask) << (48 + 3 * step))));
+  const __m256i left =
+      _mm256_mullo_epi16(own, twice(_mm_setr_epi16(up(0), up(1), up(2), up(3), up(0), up(1), up(2), up(3))));
   if constexpr (3 * step <= 8) return left;
   const __m256i right = _mm256_mulhi_epu16(
       own, twice(_mm_setr_epi16(down(0), down(1), down(2), down(3), down(0), down(1), down(2), down(3))));
@@ -243,15 +246,17 @@ STRATA_INLINE Indices32 with_high_bits_of_bytes(const uint8_t* low, const uint8_
   __builtin_memcpy(&bytes, eight, sizeof bytes);
   const __m256i all = _mm256_set1_epi64x(static_cast<long long>(bytes));
   constexpr uint64_t k = 0x8000800080008000u, word = 0x0001000100010001u;  // a byte, and none above it
-  return with_high_bits<step, bits>(low, _mm256_shuffle_epi8(all, qword_bytes(k, k + word, k + 2 * word, k + 3 * word)),
-                                    _mm256_shuffle_epi8(all, qword_bytes(k + 4 * word, k + 5 * word, k + 6 * word, k + 7 * word)));
+  return with_high_bits<step, bits>(
+      low, _mm256_shuffle_epi8(all, qword_bytes(k, k + word, k + 2 * word, k + 3 * word)),
+      _mm256_shuffle_epi8(all, qword_bytes(k + 4 * word, k + 5 * word, k + 6 * word, k + 7 * word)));
 }
 template <int step, int bits>
 STRATA_INLINE Indices32 with_high_bits_of_words(const uint8_t* low, const uint8_t* eight) {
   const __m256i all = twice(lane_at(eight));
   constexpr uint64_t k = 0x0100010001000100u, word = 0x0202020202020202u;
-  return with_high_bits<step, bits>(low, _mm256_shuffle_epi8(all, qword_bytes(k, k + word, k + 2 * word, k + 3 * word)),
-                                    _mm256_shuffle_epi8(all, qword_bytes(k + 4 * word, k + 5 * word, k + 6 * word, k + 7 * word)));
+  return with_high_bits<step, bits>(
+      low, _mm256_shuffle_epi8(all, qword_bytes(k, k + word, k + 2 * word, k + 3 * word)),
+      _mm256_shuffle_epi8(all, qword_bytes(k + 4 * word, k + 5 * word, k + 6 * word, k + 7 * word)));
 }
 template <int p>
 STRATA_INLINE Bytes lower_eights(Bytes v, uint32_t minus) {
@@ -292,16 +297,24 @@ STRATA_INLINE Indices64 indices_of_fours(const uint8_t* low, const uint8_t* high
     uint16_t bits;
     __builtin_memcpy(&bits, high_bits + 2 * i, sizeof bits);
     const __m256i ninth = _mm256_cmpeq_epi16(_mm256_and_si256(_mm256_set1_epi16(static_cast<short>(bits)), own), own);
-    const __m256i word = _mm256_or_si256(_mm256_cvtepu8_epi16(lane_at(low + 16 * i)), _mm256_and_si256(ninth, _mm256_set1_epi16(256)));
+    const __m256i word =
+        _mm256_or_si256(_mm256_cvtepu8_epi16(lane_at(low + 16 * i)), _mm256_and_si256(ninth, _mm256_set1_epi16(256)));
     _mm256_store_si256(reinterpret_cast<__m256i*>(index.at + 16 * i), word);
   }
   keep_in_memory(index);
   return index;
 }
-template <class Index>
-STRATA_INLINE __m128i four_entries(const uint32_t* grid, const Index* index) {
-  return _mm_set_epi32(static_cast<int>(grid[index[3]]), static_cast<int>(grid[index[2]]), static_cast<int>(grid[index[1]]),
-                       static_cast<int>(grid[index[0]]));
+STRATA_INLINE __m128i four_entries(const uint32_t* grid, size_t a, size_t b, size_t c, size_t d) {
+  return _mm_set_epi32(static_cast<int>(grid[d]), static_cast<int>(grid[c]), static_cast<int>(grid[b]),
+                       static_cast<int>(grid[a]));
+}
+STRATA_INLINE __m128i four_entries(const uint32_t* grid, const uint8_t* index) {
+  return four_entries(grid, index[0], index[1], index[2], index[3]);
+}
+STRATA_INLINE __m128i four_entries(const uint32_t* grid, const uint16_t* index) {
+  uint64_t four;
+  __builtin_memcpy(&four, index, sizeof four);
+  return four_entries(grid, four & 0xffff, four >> 16 & 0xffff, four >> 32 & 0xffff, four >> 48);
 }
 template <int p, class Index>
 STRATA_INLINE Bytes fours(const uint32_t* grid, const Index& index) {
@@ -489,7 +502,8 @@ STRATA_INLINE Floats doubled(__m256 eight) {
            _mm256_permutevar8x32_ps(eight, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))}};
 }
 STRATA_INLINE Floats doubled_halves(uint64_t first_four, uint64_t second_four) {
-  return doubled(_mm256_cvtph_ps(_mm_set_epi64x(static_cast<long long>(second_four), static_cast<long long>(first_four))));
+  return doubled(
+      _mm256_cvtph_ps(_mm_set_epi64x(static_cast<long long>(second_four), static_cast<long long>(first_four))));
 }
 STRATA_INLINE Floats doubled_floats(const float* eight) {
   return doubled(_mm256_loadu_ps(eight));
@@ -519,14 +533,6 @@ STRATA_INLINE Floats doubled_top_nibbles(const uint8_t* from) {
     const __m256 packed = _mm256_cvtepi32_ps(_mm256_srli_epi32(upper_dwords(from), 28));
     return {{_mm256_unpacklo_ps(packed, packed), _mm256_unpackhi_ps(packed, packed)}};
   }
-}
-STRATA_INLINE float half_of(uint16_t bits) {
-  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
-}
-STRATA_INLINE float half_at(const uint8_t* from) {
-  uint16_t bits;
-  __builtin_memcpy(&bits, from, sizeof bits);
-  return half_of(bits);
 }
 template <int at>
 STRATA_INLINE Floats doubled_threes(const uint8_t* words) {

@@ -45,9 +45,6 @@ STRATA_INLINE Bytes shift_left(Bytes a) {
   return {_mm512_slli_epi16(a.v, n)};
 }
 // A lane is 16 bytes.
-STRATA_INLINE __m128i lane_at(const uint8_t* from) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-}
 STRATA_INLINE Bytes four_lanes(const uint8_t* a, const uint8_t* b, const uint8_t* c, const uint8_t* d) {
   __m512i v = _mm512_castsi128_si512(lane_at(a));
   v = _mm512_inserti32x4(v, lane_at(b), 1);
@@ -410,14 +407,6 @@ STRATA_INLINE Floats doubled_top_nibbles(const uint8_t* from) {
     v = _mm512_cvtepi64_epi32(_mm512_srli_epi64(_mm512_loadu_si512(from), 32));
   }
   return doubled(_mm256_cvtepi32_ps(_mm256_srli_epi32(v, 28)));
-}
-STRATA_INLINE float half_of(uint16_t bits) {
-  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
-}
-STRATA_INLINE float half_at(const uint8_t* from) {
-  uint16_t bits;
-  __builtin_memcpy(&bits, from, sizeof bits);
-  return half_of(bits);
 }
 // Three bits of each of eight words, from bit `at` on.
 template <int at>

@@ -1,7 +1,7 @@
-// The tiny vector type of the integer dots for any processor, in plain loops. This is also where the names of every vec_*.inl
-// are explained: the others do the same with registers. 64 bytes are four lanes of 16; 16 sums or floats belong to the
-// 16 groups of a block. What is multiplied and added here is rounded in between, there it is not.
-// Part of dots.inl.
+// The tiny vector type of the integer dots for any processor, in plain loops. This is also where the names of every
+// vec_*.inl are explained: the others do the same with registers. 64 bytes are four lanes of 16; 16 sums or floats
+// belong to the 16 groups of a block. What is multiplied and added here is rounded in between, there it is not. Part of
+// dots.inl.
 
 namespace strata {
 namespace {
@@ -142,8 +142,8 @@ STRATA_INLINE Bytes where_bits(uint16_t a, uint16_t b, uint16_t c, uint16_t d, i
 
 // --- signs and code books -------------------------------------------------------------------------------------------
 
-// 32 sign bytes in the order of the elements, a bit for each; from bytes, or from sign codes: seven bits each, bit 7 makes
-// the number of ones even.
+// 32 sign bytes in the order of the elements, a bit for each; from bytes, or from sign codes: seven bits each, bit 7
+// makes the number of ones even.
 struct Signs {
   uint8_t at[32];
 };
@@ -205,9 +205,8 @@ STRATA_INLINE Indices32 byte_indices_of_eights(const uint8_t* from) {
 template <int step, int bits>
 STRATA_INLINE Indices32 with_high_bits_of_bytes(const Indices32& low, const uint8_t* eight) {
   constexpr int mask = (1 << bits) - 1;
-  return each<Indices32>(STRATA_EACH {
-    return static_cast<uint16_t>(low.at[i] | (eight[i / 4] >> (i % 4 * step) & mask) << 8);
-  });
+  return each<Indices32>(
+      STRATA_EACH { return static_cast<uint16_t>(low.at[i] | (eight[i / 4] >> (i % 4 * step) & mask) << 8); });
 }
 template <int step, int bits>
 STRATA_INLINE Indices32 with_high_bits_of_words(const Indices32& low, const uint8_t* eight) {
@@ -245,7 +244,8 @@ STRATA_INLINE Indices64 indices_of_fours(const uint8_t* low) {
   return each<Indices64>(STRATA_EACH { return low[i]; });
 }
 STRATA_INLINE Indices64 indices_of_fours(const uint8_t* low, const uint8_t* high_bits) {
-  return each<Indices64>(STRATA_EACH { return static_cast<uint16_t>(low[i] | (high_bits[i / 8] >> (i % 8) & 1) << 8); });
+  return each<Indices64>(
+      STRATA_EACH { return static_cast<uint16_t>(low[i] | (high_bits[i / 8] >> (i % 8) & 1) << 8); });
 }
 template <int p>
 STRATA_INLINE Bytes fours(const uint32_t* grid, const Indices64& index) {
@@ -256,7 +256,8 @@ STRATA_INLINE Bytes fours(const uint32_t* grid, const Indices64& index) {
 
 // --- codes ----------------------------------------------------------------------------------------------------------
 
-// Each lane is four dwords: with group 4q + p in lane q of the p-th argument, vector j gets dword j of group l as its l-th.
+// Each lane is four dwords: with group 4q + p in lane q of the p-th argument, vector j gets dword j of group l as its
+// l-th.
 STRATA_INLINE Codes turn(const Bytes& a, const Bytes& b, const Bytes& c, const Bytes& d) {
   const Bytes* const from[4] = {&a, &b, &c, &d};
   Codes codes;
@@ -277,8 +278,8 @@ STRATA_INLINE void store_codes(const Codes& c, uint8_t* to, int add) {
   }
 }
 
-// Of codes in a decoded tile, for a format that has them with `offset`; and how many weights and rows of it are multiplied
-// at once.
+// Of codes in a decoded tile, for a format that has them with `offset`; and how many weights and rows of it are
+// multiplied at once.
 constexpr int kTileOffset(int) {
   return 128;
 }
@@ -297,8 +298,8 @@ STRATA_INLINE CodePart part_of(const Codes& c, int j, int) {
 STRATA_INLINE CodePart load_part_of(const uint8_t* codes, int j, int) {
   return {codes + 64 * j};
 }
-// Codes, which have an offset, times a block of a row: dot_start, then dot_step for j = 0 to 3, then add_dot. Where kOffset is
-// up to 16, codes are below 32; else below 2 * kOffset.
+// Codes, which have an offset, times a block of a row: dot_start, then dot_step for j = 0 to 3, then add_dot. Where
+// kOffset is up to 16, codes are below 32; else below 2 * kOffset.
 typedef int16_t Words __attribute__((vector_size(16)));
 typedef int32_t Dwords __attribute__((vector_size(16)));
 template <int kOffset>
@@ -375,7 +376,8 @@ STRATA_INLINE Floats keep_lanes(const Floats& a, uint32_t lanes) {
 }
 // Sixteen signed bytes.
 STRATA_INLINE Floats floats_of_bytes(uint64_t first, uint64_t second) {
-  return each<Floats>(STRATA_EACH { return static_cast<float>(static_cast<int8_t>((i < 8 ? first : second) >> (i % 8 * 8))); });
+  return each<Floats>(
+      STRATA_EACH { return static_cast<float>(static_cast<int8_t>((i < 8 ? first : second) >> (i % 8 * 8))); });
 }
 STRATA_INLINE Floats floats_of_low_halves(const uint8_t* from) {
   return each<Floats>(STRATA_EACH { return static_cast<float>(from[i] & 15); });
@@ -405,7 +407,8 @@ STRATA_INLINE Floats doubled_floats(const float* eight) {
 }
 STRATA_INLINE Floats doubled_halves(uint64_t first_four, uint64_t second_four) {
   float eight[8];
-  for (int i = 0; i < 8; ++i) eight[i] = half_of(static_cast<uint16_t>((i < 4 ? first_four : second_four) >> (i % 4 * 16)));
+  for (int i = 0; i < 8; ++i)
+    eight[i] = half_of(static_cast<uint16_t>((i < 4 ? first_four : second_four) >> (i % 4 * 16)));
   return doubled_floats(eight);
 }
 STRATA_INLINE Floats doubled_bytes(uint64_t eight) {
@@ -474,7 +477,8 @@ STRATA_INLINE void quantise_group(const float* x, int g, int8_t* codes, ActBlock
   for (int i = 0; i < 16; ++i) {
     const float scaled = x[i] * inverse;
     const float number = scaled == scaled ? scaled : 0.0f;
-    const int code = static_cast<int>((number + 12582912.0f) - 12582912.0f);  // adding 1.5 * 2^23 rounds to a whole number
+    const int code =
+        static_cast<int>((number + 12582912.0f) - 12582912.0f);  // adding 1.5 * 2^23 rounds to a whole number
     codes[16 * g + i] = static_cast<int8_t>(code);
     sum += code;
   }

@@ -1,7 +1,19 @@
-// What the vector types of AVX2 and AVX-512 share: eight scales at once. Part of dots.inl.
+// What the vector types of AVX2 and AVX-512 share. Part of dots.inl.
 
 namespace strata {
 namespace {
+
+STRATA_INLINE __m128i lane_at(const uint8_t* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+STRATA_INLINE float half_of(uint16_t bits) {
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
+}
+STRATA_INLINE float half_at(const uint8_t* from) {
+  uint16_t bits;
+  __builtin_memcpy(&bits, from, sizeof bits);
+  return half_of(bits);
+}
 
 // 2^(e - 128), as e8m0_half_to_float: the two lowest are subnormal.
 STRATA_INLINE __m256 eight_e8m0(uint64_t bytes) {

@@ -12,8 +12,9 @@ namespace strata::test {
 // Sums run in float32 in 16 lanes: for the longest of the cases, 512 terms, the last of 32 steps a lane rounds at 2^-24
 // of the sum. Elementary functions are within 2^-22. 2e-5 is 170 units in the last place of a typical value of a row.
 // Weights in block formats see activations that were rounded to int8: of 16 normal numbers the largest is about 2.3
-// times the typical one, so a rounding is 2.3 / 254 / sqrt(3) = 0.5 % of it, and so is that of a whole product. The worst
-// of some ten thousand results, four times that, is 2e-2; two in a row, as in an expert, or norms that divide by it, twice as much.
+// times the typical one, so a rounding is 2.3 / 254 / sqrt(3) = 0.5 % of it, and so is that of a whole product. The
+// worst of some ten thousand results, four times that, is 2e-2; two in a row, as in an expert, or norms that divide by
+// it, twice as much.
 inline constexpr Tolerance kCpuTolerance{2e-5, 4e-2, true};
 
 // A key half way between two fp16 values may be rounded to the other one: 2^-11 of one component of one of the keys,

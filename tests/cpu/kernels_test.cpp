@@ -43,7 +43,8 @@ TEST(Kernels, DotWithSixteenBitWeightsIsTheDotWithTheirValues) {
       for (int r = 0; r < n_x; ++r) expect_same_bits(got.row(r), want.row(r), n_w, fmt::format("{} f16 {}", k->isa, n));
       k->dot_tile(brain_values.data(), n, n_w, rows.data(), n_x, n, want.row(0), want.mat().stride);
       k->dot_tile_bf16(brains.data(), n, n_w, rows.data(), n_x, n, got.row(0), got.mat().stride);
-      for (int r = 0; r < n_x; ++r) expect_same_bits(got.row(r), want.row(r), n_w, fmt::format("{} bf16 {}", k->isa, n));
+      for (int r = 0; r < n_x; ++r)
+        expect_same_bits(got.row(r), want.row(r), n_w, fmt::format("{} bf16 {}", k->isa, n));
     }
   }
 }

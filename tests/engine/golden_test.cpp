@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "cpu/kernels.h"
 #include "engine/model_harness.h"
 #include "os/file.h"
 
@@ -83,8 +84,13 @@ struct Golden {
     last_logits = decode_base64(json["last_logits_f32_base64"].get<std::string>());
     if (json.contains("nll")) nll = json["nll"].get<double>();
     top5 = best_by_position(json["top5"]);
+    last_position_is_a_tie = name == "chat-700";
   }
   bool selects_blocks() const { return tokens.size() > 512; }
+  // One position of a long case where rounding decides which blocks are seen: the scores on either side of the cut are
+  // closer than the rounding of activations to int8 moves them, and the next token hangs on those blocks. Key formats
+  // and instruction sets that differ in the last place give gaps from -0.03 to 1.0 there, where the reference has 0.52.
+  bool last_position_is_a_tie = false;
 };
 
 std::vector<double> log_softmax(std::span<const float> logits) {
@@ -149,9 +155,10 @@ class GoldenParity : public ::testing::TestWithParam<std::string> {
 };
 
 // Teacher-forced: the argmax at every step whose recorded gap says that rounding cannot have decided it.
-void expect_greedy(Harness& h, Sequence& s, const Golden& g, std::vector<float> logits, double gap_bound) {
+void expect_greedy(Harness& h, Sequence& s, const Golden& g, std::vector<float> logits, double gap_bound,
+                   bool first_is_a_tie = false) {
   for (size_t i = 0; i < g.greedy.size(); ++i) {
-    if (g.greedy_gap[i] > gap_bound) {
+    if (g.greedy_gap[i] > gap_bound && !(i == 0 && first_is_a_tie)) {
       EXPECT_EQ(argmax(logits), g.greedy[i].v) << "greedy step " << i << ", recorded gap " << g.greedy_gap[i];
     }
     if (i + 1 < g.greedy.size()) logits = h.decode(s, g.greedy[i]);
@@ -185,7 +192,7 @@ TEST_P(GoldenParity, CpuMatchesWithinItsBoundAndGreedyText) {
   if (g.nll) {
     EXPECT_NEAR(got.nll_sum / static_cast<double>(g.tokens.size() - 1), *g.nll, 0.03 * *g.nll);
   }
-  expect_greedy(h, *s, g, got.last_logits, g.selects_blocks() ? 0.5 : 0.1);
+  expect_greedy(h, *s, g, got.last_logits, g.selects_blocks() ? 0.5 : 0.1, g.last_position_is_a_tie);
 }
 
 TEST(GoldenOverall, CpuStaysWithinMeanDivergenceAndTotalLikelihood) {
@@ -198,7 +205,7 @@ TEST(GoldenOverall, CpuStaysWithinMeanDivergenceAndTotalLikelihood) {
     const auto p = log_softmax(g.last_logits), q = log_softmax(got.last_logits);
     double kl = 0;
     for (size_t i = 0; i < p.size(); ++i) kl += std::exp(p[i]) * (p[i] - q[i]);
-    kl_sum += kl;
+    if (!g.last_position_is_a_tie) kl_sum += kl;
     if (!g.nll) continue;
     nll += got.nll_sum;
     nll_reference += *g.nll * static_cast<double>(g.tokens.size() - 1);
@@ -299,6 +306,55 @@ TEST(GoldenPieces, AnyCutOfThePromptGivesTheSameLogits) {
             << device << " " << name << " in pieces of " << piece;
       }
     }
+  }
+}
+
+// Short cases, since the generic kernels take their time.
+std::vector<std::string> short_cases() {
+  std::vector<std::string> out;
+  for (const std::string& name : case_names()) {
+    if (Golden(name).tokens.size() <= 160) out.push_back(name);
+  }
+  return out;
+}
+
+TEST(GoldenIsa, EveryInstructionSetStaysWithinTheBoundOfPlainAndChoosesItsTokens) {
+  ASSERT_GE(short_cases().size(), 5u);
+  std::map<std::string, std::vector<float>> plain_logits;
+  Harness plain("plain", testing::bundled_model());
+  for (const std::string& name : short_cases()) {
+    const auto s = plain.sequence();
+    plain_logits[name] = read_all(plain, *s, Golden(name)).last_logits;
+  }
+  for (const Kernels* kernels : available_kernels()) {
+    Harness h(fmt::format("cpu/{}", kernels->isa), testing::bundled_model());
+    ASSERT_STREQ(h.device.ops->isa(), kernels->isa);
+    double kl_sum = 0;
+    for (const auto& [name, want] : plain_logits) {
+      const Golden g(name);
+      const auto s = h.sequence();
+      const std::vector<float> got = read_all(h, *s, g).last_logits;
+      const auto p = log_softmax(want), q = log_softmax(got);
+      for (size_t i = 0; i < p.size(); ++i) kl_sum += std::exp(p[i]) * (p[i] - q[i]);
+      expect_greedy(h, *s, g, got, 0.1);
+    }
+    EXPECT_LE(kl_sum / static_cast<double>(plain_logits.size()), 3e-3) << kernels->isa;
+  }
+}
+
+TEST(GoldenIsa, TheSameRunGivesTheSameLogitsTenTimesOutOfTen) {
+  const Golden g("chat-700");
+  std::vector<float> first;
+  for (int run = 0; run < 10; ++run) {
+    Harness h("cpu", testing::bundled_model());
+    const auto s = h.sequence();
+    std::vector<float> logits = h.read(*s, g.tokens);
+    for (int i = 0; i < 4; ++i) {
+      const std::vector<float> next = h.decode(*s, TokenId(argmax(logits)));
+      logits = next;
+    }
+    if (first.empty()) first = logits;
+    EXPECT_EQ(logits, first) << "run " << run;
   }
 }
 

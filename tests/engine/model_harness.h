@@ -32,9 +32,12 @@ struct Harness {
   std::vector<const GdnWeights*> gdn_weights;
   std::unique_ptr<Forward> forward;
 
-  // context 0: the model's own.
-  Harness(const std::string& device_name, const std::string& path, int context = 0, const std::string& kv = "auto",
+  // context 0: the model's own. The device may name its instructions: "cpu/avx2".
+  Harness(const std::string& device_and_isa, const std::string& path, int context = 0, const std::string& kv = "auto",
           const std::string& draft = "", int spare_pages = 0, int threads = 2) {
+    const size_t slash = device_and_isa.find('/');
+    const std::string device_name = device_and_isa.substr(0, slash);
+    const std::string isa = slash == std::string::npos ? "auto" : device_and_isa.substr(slash + 1);
     model = load_model(path, draft).value();
     ModelFacts facts;
     facts.config = model->config;
@@ -42,7 +45,7 @@ struct Harness {
     EngineOptions options;
     options.device = device_name, options.kv = kv, options.max_context = context, options.threads = threads;
     plan = make_plan(Machine{}, facts, options, scratch_of(device_name, threads)).value();
-    device = make_device(device_name, plan.threads);
+    device = make_device(device_name, plan.threads, isa);
     store = std::make_unique<Store>(model);
     for (const Block& b : model->blocks) {
       if (b.config.mixer == Mixer::delta_net) gdn_weights.push_back(&b.gdn);
