@@ -12,11 +12,12 @@
 #define STRATA_TILE_X 4
 #define STRATA_TILE_W 4
 #define STRATA_ISA "avx512"
-// clang-format off: each needs what is before it
-#include "cpu/isa_kernels.inl"
+// Each needs what is before it.
+// clang-format off
 #include "cpu/kernels.inl"
-#include "cpu/vec_avx512.inl"
 #include "cpu/vec_x86.inl"
+#include "cpu/vec_avx512.inl"
+#include "cpu/isa_kernels.inl"
 // clang-format on
 
 namespace strata {

@@ -11,11 +11,12 @@
 #define STRATA_TILE_X 2
 #define STRATA_TILE_W 2
 #define STRATA_ISA "avxvnni"
-// clang-format off: each needs what is before it
-#include "cpu/isa_kernels.inl"
+// Each needs what is before it.
+// clang-format off
 #include "cpu/kernels.inl"
-#include "cpu/vec_avx2.inl"
 #include "cpu/vec_x86.inl"
+#include "cpu/vec_avx2.inl"
+#include "cpu/isa_kernels.inl"
 // clang-format on
 
 namespace strata {

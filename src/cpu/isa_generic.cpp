@@ -6,10 +6,11 @@
 #define STRATA_TILE_X 1
 #define STRATA_TILE_W 2
 #define STRATA_ISA "generic"
-// clang-format off: each needs what is before it
-#include "cpu/isa_kernels.inl"
+// Each needs what is before it.
+// clang-format off
 #include "cpu/kernels.inl"
 #include "cpu/vec_generic.inl"
+#include "cpu/isa_kernels.inl"
 // clang-format on
 
 namespace strata {

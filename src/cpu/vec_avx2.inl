@@ -19,9 +19,6 @@ struct Codes {
   __m256i v[4][2];
 };
 
-STRATA_INLINE __m256i two_lanes_at(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-}
 STRATA_INLINE __m256i two_lanes(const uint8_t* a, const uint8_t* b) {
   return _mm256_inserti128_si256(_mm256_castsi128_si256(lane_at(a)), lane_at(b), 1);
 }
@@ -505,9 +502,6 @@ STRATA_INLINE Floats doubled_halves(uint64_t first_four, uint64_t second_four) {
   return doubled(
       _mm256_cvtph_ps(_mm_set_epi64x(static_cast<long long>(second_four), static_cast<long long>(first_four))));
 }
-STRATA_INLINE Floats doubled_floats(const float* eight) {
-  return doubled(_mm256_loadu_ps(eight));
-}
 STRATA_INLINE Floats doubled_bytes(uint64_t eight) {
   return doubled(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<long long>(eight)))));
 }
@@ -536,8 +530,7 @@ STRATA_INLINE Floats doubled_top_nibbles(const uint8_t* from) {
 }
 template <int at>
 STRATA_INLINE Floats doubled_threes(const uint8_t* words) {
-  const __m128i bits = _mm_and_si128(_mm_srli_epi16(lane_at(words), at), _mm_set1_epi16(7));
-  return doubled(_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(bits)));
+  return doubled(eight_threes<at>(words));
 }
 // All fields move at once: those of the upper half, then the upper half of every four, then every second one.
 template <int n>

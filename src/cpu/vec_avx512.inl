@@ -32,9 +32,6 @@ STRATA_INLINE Bytes operator|(Bytes a, Bytes b) {
 STRATA_INLINE Bytes operator^(Bytes a, Bytes b) {
   return {_mm512_xor_si512(a.v, b.v)};
 }
-STRATA_INLINE Bytes add_bytes(Bytes a, Bytes b) {
-  return {_mm512_add_epi8(a.v, b.v)};
-}
 // Bits of neighbouring bytes come in from above (below): mask them off.
 template <int n>
 STRATA_INLINE Bytes shift_right(Bytes a) {
@@ -277,11 +274,6 @@ STRATA_INLINE void store_codes(const Codes& c, uint8_t* to, int add) {
   const __m512i by = _mm512_set1_epi8(static_cast<char>(add));
   for (int j = 0; j < 4; ++j) _mm512_store_si512(to + 64 * j, _mm512_add_epi8(c.v[j], by));
 }
-STRATA_INLINE Codes load_codes(const uint8_t* from) {
-  Codes c;
-  for (int j = 0; j < 4; ++j) c.v[j] = _mm512_load_si512(from + 64 * j);
-  return c;
-}
 
 // Of codes in a decoded tile; and how many weights and rows of it are multiplied at once.
 constexpr int kTileOffset(int) {
@@ -379,9 +371,6 @@ STRATA_INLINE Floats doubled(__m256 eight) {
 STRATA_INLINE Floats doubled_halves(uint64_t first_four, uint64_t second_four) {
   return doubled(_mm256_cvtph_ps(_mm_set_epi64x(static_cast<long long>(second_four), static_cast<long long>(first_four))));
 }
-STRATA_INLINE Floats doubled_floats(const float* eight) {
-  return doubled(_mm256_loadu_ps(eight));
-}
 STRATA_INLINE Floats doubled_bytes(uint64_t eight) {
   return doubled(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<long long>(eight)))));
 }
@@ -408,11 +397,9 @@ STRATA_INLINE Floats doubled_top_nibbles(const uint8_t* from) {
   }
   return doubled(_mm256_cvtepi32_ps(_mm256_srli_epi32(v, 28)));
 }
-// Three bits of each of eight words, from bit `at` on.
 template <int at>
 STRATA_INLINE Floats doubled_threes(const uint8_t* words) {
-  const __m128i bits = _mm_and_si128(_mm_srli_epi16(lane_at(words), at), _mm_set1_epi16(7));
-  return doubled(_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(bits)));
+  return doubled(eight_threes<at>(words));
 }
 // Eight fields of n bits to bytes.
 template <int n>

@@ -6,6 +6,9 @@ namespace {
 STRATA_INLINE __m128i lane_at(const uint8_t* from) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
 }
+STRATA_INLINE __m256i two_lanes_at(const uint8_t* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
 STRATA_INLINE float half_of(uint16_t bits) {
   return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
 }
@@ -33,6 +36,13 @@ STRATA_INLINE __m256 eight_halved_ue4m3(uint64_t bytes) {
   const __m256i is_low = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), v);
   const __m256 value = _mm256_blendv_ps(normal, low, _mm256_castsi256_ps(is_low));
   return _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(byte, most)), value);
+}
+
+// Three bits of each of eight words, from bit `at` on.
+template <int at>
+STRATA_INLINE __m256 eight_threes(const uint8_t* words) {
+  const __m128i bits = _mm_and_si128(_mm_srli_epi16(lane_at(words), at), _mm_set1_epi16(7));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(bits));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class KernelsTest(CommandTest):
     def here(self):
         """The kernels that this processor and this build have."""
         refused = {}
-        for isa in ("avx512", "avx2", "generic"):
+        for isa in ("avx512", "avxvnni", "avx2", "generic"):
             ran = strata("run", "--isa", isa, "--json", *SHORT)
             if ran.code == 0:
                 answer = json.loads(ran.out)
@@ -30,7 +30,7 @@ class KernelsTest(CommandTest):
             else:
                 refused[isa] = ran
         self.assertNotIn("generic", refused)
-        return [isa for isa in ("avx512", "avx2", "generic") if isa not in refused], refused
+        return [isa for isa in ("avx512", "avxvnni", "avx2", "generic") if isa not in refused], refused
 
     def test_kernels_are_chosen_by_name_or_the_best_ones_are_taken(self):
         here, refused = self.here()
@@ -46,7 +46,7 @@ class KernelsTest(CommandTest):
         self.fails(2, "--isa generic: --device plain has no kernels", "eval", "--isa", "generic", "--device", "plain", "--text", text)
 
     def test_kernels_that_cannot_be_are_refused(self):
-        self.fails(2, "option --isa: 'neon' is none of auto, generic, avx2, avx512", "run", "--isa", "neon", "Hi")
+        self.fails(2, "option --isa: 'neon' is none of auto, generic, avx2, avxvnni, avx512", "run", "--isa", "neon", "Hi")
         self.fails(2, "--isa avx2: --device plain has no kernels to choose from; leave one of them out",
                    "run", "--isa", "avx2", "--device", "plain", "Hi")
         plain = json.loads(self.runs("run", "--isa", "auto", "--device", "plain", "--json", *SHORT).out)

@@ -18,9 +18,11 @@ TEST(Isa, HasTheKernelsThatTheMachineCanRunAndNoOthers) {
   const std::string level = isa_level();
   EXPECT_EQ(avx512_kernels() != nullptr, level == "avx512");
   EXPECT_EQ(avx2_kernels() != nullptr, level == "avx512" || level == "avx2");
+  EXPECT_EQ(avxvnni_kernels() != nullptr, avx2_kernels() != nullptr && __builtin_cpu_supports("avxvnni"));
 #else
   EXPECT_EQ(avx512_kernels(), nullptr);
   EXPECT_EQ(avx2_kernels(), nullptr);
+  EXPECT_EQ(avxvnni_kernels(), nullptr);
 #endif
 }
 
