@@ -67,7 +67,7 @@ class ExpertCall {
     // The last task is the gate of the shared expert.
     const int n_tasks = (n_active_ + 1) * parts + 1;
     shop_.pool.run(n_tasks, [&](int task, int thread) {
-      if (task == n_tasks - 1) return shared_gains();
+      if (task == n_tasks - 1) return shared_gains(thread);
       hidden_part(task / parts, task % parts * hidden, hidden, thread);
     });
     quantise_hidden();
@@ -113,8 +113,8 @@ class ExpertCall {
 
   // Outputs of a task: large pieces, but several for each thread; a multiple of `least`.
   int part_size(int outputs, int matrices, int least, int most) const {
-    const int share = outputs * matrices / (kTasksPerThread * shop_.pool.n_threads());
-    return std::clamp(share / least * least, least, most);
+    const int64_t share = int64_t{outputs} * matrices / (int64_t{kTasksPerThread} * shop_.pool.n_threads());
+    return static_cast<int>(std::clamp<int64_t>(share / least * least, least, most));
   }
 
   // Rows of x once, although several experts read them.
@@ -163,8 +163,10 @@ class ExpertCall {
   }
 
   // How much of the shared expert each row gets.
-  void shared_gains() {
-    dot_part(shop_, layer_.shared_gate, 0, 1, inputs_.from(uses_), x_.rows, s_.shared_gain, 1, nullptr);
+  void shared_gains(int thread) {
+    Carver own = shop_.of_thread(thread);
+    const ExpertUpTask t = ExpertUpTask::carve(own, layer_.d_model);
+    dot_part(shop_, layer_.shared_gate, 0, 1, inputs_.from(uses_), x_.rows, s_.shared_gain, 1, t.tile);
     shop_.kernels.sigmoid(s_.shared_gain, 1.0f, 1.0f, x_.rows);
   }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Kernels kKernels = {
     STRATA_ISA, dot_tile, dot_tile_f16, dot_tile_bf16, rms_norm,  unit_norm,      add_scaled,   exp_sum,       silu,
-    silu_times, gate,     sigmoid,      add_gated,     from_half, &kMixerKernels, &kDotKernels, &kRateKernels,
+    silu_times, gate,     sigmoid,      add_gated,     &kMixerKernels, &kDotKernels, &kRateKernels,
 };
 
 }  // namespace

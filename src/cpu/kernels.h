@@ -1,6 +1,6 @@
-// The inner loops of the CPU operations, compiled once per instruction set from one text (kernels.inl). All variants
-// give the same bits: sums over many terms run in 16 lanes in a fixed order, whatever the width of a register, and
-// nothing is contracted. Choosing one is therefore a matter of speed alone.
+// The inner loops of the CPU operations, compiled once per instruction set from one text (kernels.inl). Sums over many
+// terms run in 16 lanes in a fixed order, whatever the width of a register. Sets with fused products give the same bits;
+// the generic one rounds the products of weights apart (docs/exactness.md).
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,6 @@ struct Kernels {
   void (*sigmoid)(float* x, float in_scale, float scale, int n);
   // y += sigmoid(m) * x
   void (*add_gated)(float* y, const float* m, const float* x, int n);
-  void (*from_half)(const uint16_t* from, float* to, int n);
   const MixerKernels* mixers;
   const DotKernels* dots;
   const RateKernels* rates;

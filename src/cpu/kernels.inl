@@ -387,19 +387,5 @@ void add_gated(float* y, const float* m, const float* x, int n) {
   }
 }
 
-void from_half(const uint16_t* from, float* to, int n) {
-  int i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    HalfVec halves;
-    __builtin_memcpy(&halves, from + i, sizeof halves);
-    store(to + i, half_values(halves));
-  }
-  if (i < n) {
-    HalfVec halves = {};
-    __builtin_memcpy(&halves, from + i, static_cast<size_t>(n - i) * sizeof(uint16_t));
-    store_part(to + i, half_values(halves), n - i);
-  }
-}
-
 }  // namespace
 }  // namespace strata

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kTasksPerThread = 4;     // so that a thread that is late costs a part of its share
 constexpr int kMinChunkRows = 16;      // decoding a tile again has to be worth it
-constexpr int kSerialRows = 4;         // rows that are rounded sooner than another thread wakes
+constexpr int64_t kSerialBlocks = 48;  // blocks that are rounded sooner than another thread has begun
 constexpr int kMaxOutputsOfMany = 16;  // with many rows: what is decoded at once
 
 int tiles_of(const Weight& w, int tile_rows) {
@@ -63,7 +63,7 @@ ActRows quantise(const Workshop& shop, const ActRoom& room, const float* const* 
     for (int r = 0; r < n_rows; ++r) room.pointers[i][r] = room.blocks[i] + r * row_blocks;
     rows.blocks[i] = room.pointers[i];
   }
-  shop.each_row(n_rows, kSerialRows, [&](int r, int) {
+  shop.each_row(n_rows, static_cast<int>(std::max<int64_t>(kSerialBlocks / row_blocks, 1)), [&](int r, int) {
     for (int i = 0; i < kActOrders; ++i) {
       if (orders >> i & 1) {
         shop.kernels.dots->quantise(x[r], n, static_cast<ActOrder>(i), room.blocks[i] + r * row_blocks);

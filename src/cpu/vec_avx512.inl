@@ -1,5 +1,5 @@
 // The tiny vector type of the integer dots on AVX-512 with VNNI, VBMI and GFNI: 64 code bytes, 16 sums, 16 floats, each
-// in one register. What the names mean: vec.h. Part of dots.inl.
+// in one register. What the names mean: vec_generic.inl. Part of dots.inl.
 
 namespace strata {
 namespace {

@@ -113,6 +113,7 @@ class Adjusted {
     const bool penalties = params.repeat_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0;
     if (penalties && params.penalty_window != 0) penalise(params, history);
     for (const auto& [id, bias] : params.logit_bias) add_bias(id.v, bias);
+    tops_.reserve((logits.size() + kBlock - 1) / kBlock);
     for (size_t first = 0; first < logits.size(); first += kBlock)
       tops_.push_back(top_of(logits.subspan(first, std::min(kBlock, logits.size() - first))));
     for (const Candidate& c : changed_) {  // a bound from above is enough

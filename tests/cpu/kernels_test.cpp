@@ -147,23 +147,4 @@ TEST(Kernels, ExpAndSigmoidKeepTheirEnds) {
   }
 }
 
-TEST(Kernels, ConvertEveryHalfAsTheReferenceDoes) {
-  std::vector<uint16_t> halves(65536);
-  for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
-  for (const Kernels* k : available_kernels()) {
-    std::vector<float> got(halves.size() + 1, 77.0f);
-    k->from_half(halves.data(), got.data(), 65536);
-    for (size_t i = 0; i < halves.size(); ++i) {
-      ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(half_to_float(halves[i])))
-          << k->isa << " " << i;
-    }
-    for (const int n : kSizes) {
-      std::fill(got.begin(), got.end(), 77.0f);
-      k->from_half(halves.data() + 0x3c01, got.data(), n);
-      EXPECT_EQ(got[static_cast<size_t>(n) - 1], half_to_float(static_cast<uint16_t>(0x3c00 + n)));
-      EXPECT_EQ(got[static_cast<size_t>(n)], 77.0f);
-    }
-  }
-}
-
 }  // namespace strata::test

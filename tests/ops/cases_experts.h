@@ -168,12 +168,15 @@ inline void weigh_meets_the_spec_for_any_choice(Ops& ops, const Tolerance& toler
 struct ExpertShape {
   int n_experts, n_used, d_model, width;
   DType gate, up, down, shared;
+  int shared_width = width;
+  DType gain = DType::F32;
 };
 inline constexpr ExpertShape kExpertShapes[] = {
     {6, 2, 24, 10, DType::F32, DType::F32, DType::F32, DType::F32},
     {12, 4, 256, 64, DType::IQ3_XXS, DType::IQ3_XXS, DType::IQ4_NL, DType::Q8_0},
     {9, 3, 256, 96, DType::IQ2_S, DType::Q4_K, DType::Q8_0, DType::BF16},
     {5, 5, 64, 64, DType::NVFP4, DType::NVFP4, DType::NVFP4, DType::F16},
+    {7, 2, 256, 64, DType::Q2_0, DType::Q2_0, DType::Q2_0, DType::Q4_1, 160, DType::Q8_0},
 };
 
 struct ExpertModel {
@@ -191,12 +194,13 @@ struct ExpertModel {
       const Weight &g = gate.back().w(), &u = up.back().w(), &d = down.back().w();
       table.push_back({g.data, u.data, d.data, g.scale, u.scale, d.scale});
     }
-    shared_gate = TestWeight(rng, s.shared, s.width, s.d_model, 0.1f);
-    shared_up = TestWeight(rng, s.shared, s.width, s.d_model, 0.1f);
-    shared_down = TestWeight(rng, s.shared, s.d_model, s.width, 0.2f);
+    shared_gate = TestWeight(rng, s.shared, s.shared_width, s.d_model, 0.1f);
+    shared_up = TestWeight(rng, s.shared, s.shared_width, s.d_model, 0.1f);
+    shared_down = TestWeight(rng, s.shared, s.d_model, s.shared_width, 0.2f);
     if (shared_silent)
-      shared_down = TestWeight(s.d_model, s.width, std::vector<float>(static_cast<size_t>(s.d_model * s.width)));
-    shared_gain = TestWeight(rng, DType::F32, 1, s.d_model, 0.1f);
+      shared_down =
+          TestWeight(s.d_model, s.shared_width, std::vector<float>(static_cast<size_t>(s.d_model * s.shared_width)));
+    shared_gain = TestWeight(rng, s.gain, 1, s.d_model, 0.1f);
     layer = {table.data(),   s.n_experts, s.n_used,
              s.d_model,      s.width,     s.gate,
              s.up,           s.down,      {shared_gate.w(), shared_up.w(), shared_down.w()},
