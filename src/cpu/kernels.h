@@ -1,6 +1,6 @@
 // The inner loops of the CPU operations, compiled once per instruction set from one text (kernels.inl). Sums over many
-// terms run in 16 lanes in a fixed order, whatever the width of a register. Sets with fused products give the same bits;
-// the generic one rounds the products of weights apart (docs/exactness.md).
+// terms run in 16 lanes in a fixed order, whatever the width of a register. Sets with fused products give the same
+// bits; the generic one rounds the products of weights apart (docs/exactness.md).
 #pragma once
 
 #include <cstddef>

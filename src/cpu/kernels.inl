@@ -51,6 +51,9 @@ STRATA_INLINE Lanes16 load16_part(const float* from, int64_t n) {
   __builtin_memcpy(padded, from, static_cast<size_t>(n) * sizeof(float));
   return load16(padded);
 }
+STRATA_INLINE void store16(float* to, const Lanes16& v) {
+  for (int i = 0; i < kParts; ++i) store(to + i * kLanes, v.part[i]);
+}
 STRATA_INLINE void add_product(Lanes16& sum, const Lanes16& a, const Lanes16& b) {
   for (int i = 0; i < kParts; ++i) sum.part[i] += a.part[i] * b.part[i];
 }
@@ -203,12 +206,12 @@ STRATA_INLINE void fuse_product(Lanes16& sum, const Lanes16& a, const Lanes16& b
 }
 
 // X rows times W weights; the sum of each pair takes the same steps in every block shape.
+// sum += products of inputs [from, to), a multiple of 16 long unless it is the last stretch.
 template <class T, int X, int W>
-STRATA_INLINE void dot_block(const T* w, int64_t w_stride, const float* const* x, int64_t n, float* out,
-                             int64_t out_stride) {
-  Lanes16 sum[X][W] = {};
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
+STRATA_INLINE void add_products(const T* w, int64_t w_stride, const float* const* x, int64_t from, int64_t to,
+                                Lanes16 (*sum)[W]) {
+  int64_t i = from;
+  for (; i + 16 <= to; i += 16) {
     Lanes16 weights[W];
     for (int j = 0; j < W; ++j) weights[j] = weights16(w + j * w_stride + i);
     for (int r = 0; r < X; ++r) {
@@ -216,23 +219,69 @@ STRATA_INLINE void dot_block(const T* w, int64_t w_stride, const float* const* x
       for (int j = 0; j < W; ++j) fuse_product(sum[r][j], values, weights[j]);
     }
   }
-  if (i < n) {
+  if (i < to) {
     Lanes16 weights[W];
-    for (int j = 0; j < W; ++j) weights[j] = weights16_part(w + j * w_stride + i, n - i);
+    for (int j = 0; j < W; ++j) weights[j] = weights16_part(w + j * w_stride + i, to - i);
     for (int r = 0; r < X; ++r) {
-      const Lanes16 values = load16_part(x[r] + i, n - i);
+      const Lanes16 values = load16_part(x[r] + i, to - i);
       for (int j = 0; j < W; ++j) fuse_product(sum[r][j], values, weights[j]);
     }
   }
-  for (int r = 0; r < X; ++r) {
-    float* to = out + r * out_stride;
-    int j = 0;
-    for (; j + 4 <= W; j += 4) {
-      const Vec4 four = fold_four(sum[r][j], sum[r][j + 1], sum[r][j + 2], sum[r][j + 3]);
-      __builtin_memcpy(to + j, &four, sizeof four);
-    }
-    for (; j < W; ++j) to[j] = fold_to_1(fold_to_4(sum[r][j]));
+}
+
+// out[j] = the sum of sums[j]
+STRATA_INLINE void fold_sums(const Lanes16* sums, int n, float* out) {
+  int j = 0;
+  for (; j + 4 <= n; j += 4) {
+    const Vec4 four = fold_four(sums[j], sums[j + 1], sums[j + 2], sums[j + 3]);
+    __builtin_memcpy(out + j, &four, sizeof four);
   }
+  for (; j < n; ++j) out[j] = fold_to_1(fold_to_4(sums[j]));
+}
+
+template <class T, int X, int W>
+STRATA_INLINE void dot_block(const T* w, int64_t w_stride, const float* const* x, int64_t n, float* out,
+                             int64_t out_stride) {
+  Lanes16 sum[X][W] = {};
+  add_products<T, X, W>(w, w_stride, x, 0, n, sum);
+  for (int r = 0; r < X; ++r) fold_sums(sum[r], W, out + r * out_stride);
+}
+
+// Many rows of long inputs go through in stretches: weights of a stretch become float32 once, and stay with its rows in
+// the nearest cache; the sums wait in memory meanwhile. Every sum takes the steps of dot_block.
+constexpr int kStretch = 512, kStretchX = 8 * STRATA_TILE_X, kStretchW = 2 * STRATA_TILE_W;
+template <class T>
+STRATA_INLINE void widen(const T* w, int64_t w_stride, int64_t n, float (*to)[kStretch]) {
+  for (int j = 0; j < kStretchW; ++j, w += w_stride) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) store16(to[j] + i, weights16(w + i));
+    if (i < n) store16(to[j] + i, weights16_part(w + i, n - i));
+  }
+}
+template <class T>
+STRATA_INLINE void dot_in_stretches(const T* w, int64_t w_stride, const float* const* x, int64_t n, float* out,
+                                    int64_t out_stride) {
+  alignas(64) float weights[kStretchW][kStretch];
+  Lanes16 sums[kStretchX][kStretchW] = {};
+  for (int64_t from = 0; from < n; from += kStretch) {
+    const int64_t count = n - from < kStretch ? n - from : kStretch;
+    widen(w + from, w_stride, count, weights);
+    for (int r0 = 0; r0 < kStretchX; r0 += STRATA_TILE_X) {
+      const float* rows[STRATA_TILE_X];
+      for (int r = 0; r < STRATA_TILE_X; ++r) rows[r] = x[r0 + r] + from;
+      for (int j0 = 0; j0 < kStretchW; j0 += STRATA_TILE_W) {
+        Lanes16 sum[STRATA_TILE_X][STRATA_TILE_W];
+        for (int r = 0; r < STRATA_TILE_X; ++r) {
+          for (int j = 0; j < STRATA_TILE_W; ++j) sum[r][j] = sums[r0 + r][j0 + j];
+        }
+        add_products<float, STRATA_TILE_X, STRATA_TILE_W>(weights[j0], kStretch, rows, 0, count, sum);
+        for (int r = 0; r < STRATA_TILE_X; ++r) {
+          for (int j = 0; j < STRATA_TILE_W; ++j) sums[r0 + r][j0 + j] = sum[r][j];
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kStretchX; ++r) fold_sums(sums[r], kStretchW, out + r * out_stride);
 }
 
 template <class T, int X>
@@ -248,6 +297,17 @@ template <class T>
 STRATA_INLINE void dot_tile_of(const T* w, int64_t w_stride, int n_w, const float* const* x, int n_x, int64_t n,
                                float* out, int64_t out_stride) {
   int r = 0;
+  if (n >= 2 * kStretch) {
+    for (; r + kStretchX <= n_x; r += kStretchX) {
+      int j = 0;
+      float* to = out + r * out_stride;
+      for (; j + kStretchW <= n_w; j += kStretchW)
+        dot_in_stretches(w + j * w_stride, w_stride, x + r, n, to + j, out_stride);
+      for (int i = 0; i < kStretchX; i += STRATA_TILE_X)
+        dot_tile_rows<T, STRATA_TILE_X>(w + j * w_stride, w_stride, n_w - j, x + r + i, n, to + j + i * out_stride,
+                                        out_stride);
+    }
+  }
   for (; r + STRATA_TILE_X <= n_x; r += STRATA_TILE_X) {
     dot_tile_rows<T, STRATA_TILE_X>(w, w_stride, n_w, x + r, n, out + r * out_stride, out_stride);
   }

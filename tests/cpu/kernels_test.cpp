@@ -21,6 +21,27 @@ TEST(Kernels, AreListedFromTheWidestToTheGeneric) {
   EXPECT_EQ(find_kernels(""), nullptr);
 }
 
+TEST(Kernels, DotOfManyLongRowsIsTheDotOfAPair) {
+  Rng rng(4);
+  const int n = 2 * 1024 + 7, n_w = 37, n_x = 45;
+  const std::vector<float> w = rng.normals(n_w * n, 1.0f);
+  Mat x(n_x, n), out(n_x, n_w);
+  x.fill(rng, 1.0f);
+  std::vector<const float*> rows;
+  for (int r = 0; r < n_x; ++r) rows.push_back(x.row(r));
+  for (const Kernels* k : available_kernels()) {
+    k->dot_tile(w.data(), n, n_w, rows.data(), n_x, n, out.row(0), out.mat().stride);
+    EXPECT_TRUE(out.padding_untouched());
+    for (int r = 0; r < n_x; ++r) {
+      for (int j = 0; j < n_w; ++j) {
+        float alone = NAN;
+        k->dot_tile(w.data() + j * n, n, 1, &rows[static_cast<size_t>(r)], 1, n, &alone, 1);
+        expect_same_bits(&alone, out.row(r) + j, 1, fmt::format("{} row {} weight {}", k->isa, r, j));
+      }
+    }
+  }
+}
+
 TEST(Kernels, DotWithSixteenBitWeightsIsTheDotWithTheirValues) {
   Rng rng(3);
   for (const Kernels* k : available_kernels()) {
