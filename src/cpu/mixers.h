@@ -1,7 +1,6 @@
 // The inner loops of what is no weight matrix: attention, block scores, delta rule, convolution, writing and norming
-// the streams. Compiled once per instruction set from mixers.inl. All variants give the same bits: sums over many terms
-// run in 16 lanes or in one fixed order, and where a product is added without rounding in between (fma below), it is so
-// on every processor.
+// the streams. Compiled once per instruction set from mixers.inl. Sums over many terms run in 16 lanes or in one fixed
+// order, so sets with fused products give the same bits; the generic one rounds a product before it is added.
 #pragma once
 
 #include <cstddef>

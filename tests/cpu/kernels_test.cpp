@@ -99,7 +99,7 @@ TEST(Kernels, DotOfAnyBlockShapeIsTheDotOfAPair) {
   }
 }
 
-// Runs one kernel with every instruction set on inputs of every size, and compares the bits of what it wrote.
+// Runs one kernel with every instruction set on inputs of every size, and compares what it wrote.
 void expect_one_answer(
     const std::function<void(const Kernels&, int n, std::vector<float>& x, const std::vector<float>& y)>& run) {
   for (const int n : kSizes) {
@@ -112,12 +112,12 @@ void expect_one_answer(
       run(*k, n, x, y);
       EXPECT_EQ(x.back(), 77) << k->isa << " " << n;
       if (first.empty()) first = x;
-      expect_same_bits(x.data(), first.data(), n, fmt::format("{} n {}", k->isa, n));
+      expect_one_answer(k->isa, x, first, fmt::format("{} n {}", k->isa, n));
     }
   }
 }
 
-TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
+TEST(Kernels, GiveOneAnswerWithEveryInstructionSet) {
   expect_one_answer(
       [](const Kernels& k, int n, auto& x, auto& y) { k.rms_norm(x.data(), y.data(), n, 1e-6f, x.data()); });
   expect_one_answer([](const Kernels& k, int n, auto& x, auto&) { k.unit_norm(x.data(), n, 1e-6f, 0.3f); });

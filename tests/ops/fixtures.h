@@ -268,4 +268,23 @@ inline void expect_same_bits(const float* got, const float* want, int n, const s
   EXPECT_EQ(std::memcmp(got, want, static_cast<size_t>(n) * sizeof(float)), 0) << what << " differs";
 }
 
+// The same bits from every instruction set with fused products; the generic one, which has none, comes near.
+inline void expect_one_answer(std::string_view isa, const std::vector<float>& got, const std::vector<float>& fused,
+                              const std::string& what) {
+  ASSERT_EQ(got.size(), fused.size());
+  if (isa != "generic") return expect_same_bits(got.data(), fused.data(), static_cast<int>(got.size()), what);
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::isfinite(fused[i])) continue;
+    EXPECT_TRUE(std::isnan(fused[i]) ? std::isnan(got[i]) : got[i] == fused[i]) << what << " at " << i;
+  }
+  Vec finite;
+  std::vector<float> there;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(fused[i])) continue;
+    finite.push_back(fused[i]);
+    there.push_back(got[i]);
+  }
+  if (!finite.empty()) expect_near(there.data(), finite, 1e-5, what);
+}
+
 }  // namespace strata::test
