@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,19 @@ namespace {
 // The options are names for a few of the keys, and come before what is written as KEY=VALUE.
 Result<SynthSpec> spec_of(const Options& options) {
   ASSIGN_OR_RETURN(SynthSpec spec, synth_preset(options.text("preset")));
+  std::set<std::string> given;
+  const auto set_once = [&](const std::string& setting) -> Status {
+    const std::string key = setting.substr(0, setting.find('='));
+    if (given.insert(key).second) return synth_set(spec, setting);
+    return {Code::invalid_argument, fmt::format("{} is given twice", key),
+            "give it once, as an option or as KEY=VALUE"};
+  };
   for (const char* key : {"layers", "ngram-rows"}) {
     if (!options.given(key)) continue;
-    const Status set = synth_set(spec, fmt::format("{}={}", key, options.text(key)));
+    const Status set = set_once(fmt::format("{}={}", key, options.text(key)));
     if (!set.ok()) return Status(set.code(), "option --" + set.message(), set.hint());
   }
-  for (size_t i = 1; i < options.arguments().size(); ++i) RETURN_IF_ERROR(synth_set(spec, options.arguments()[i]));
+  for (size_t i = 1; i < options.arguments().size(); ++i) RETURN_IF_ERROR(set_once(options.arguments()[i]));
   spec.mtp = options.flag("mtp");
   spec.split = options.flag("split");
   spec.seed = static_cast<uint64_t>(options.integer("seed"));

@@ -65,6 +65,8 @@ class SynthTest(cli_test.CommandTest):
         self.fails(2, "no file is named before layers=4", "synth", "layers=4")
         self.fails(2, "there is no key 'layer'; did you mean layers?", "synth", self.path(), "layer=4")
         self.fails(2, "option --layers: 0 is outside 1 to 511", "synth", self.path(), "--layers", "0")
+        self.fails(2, "layers is given twice", "synth", self.path(), "--layers", "3", "layers=2")
+        self.fails(2, "experts is given twice", "synth", self.path(), "experts=8", "experts=16")
         self.fails(2, "option --ngram-rows is 'many', expected a whole number", "synth", self.path(), "--ngram-rows", "many")
         self.fails(2, "option --preset: 'huge' is none of real, gsq-iq3_xxs, nano", "synth", self.path(), "--preset", "huge")
         self.fails(2, "heads=5 is no multiple of kv-heads=2", "synth", self.path(), "heads=5")
