@@ -84,13 +84,13 @@ struct Golden {
     last_logits = decode_base64(json["last_logits_f32_base64"].get<std::string>());
     if (json.contains("nll")) nll = json["nll"].get<double>();
     top5 = best_by_position(json["top5"]);
-    last_position_is_a_tie = name == "chat-700";
+    last_position_is_a_known_miss = name == "chat-700";
   }
   bool selects_blocks() const { return tokens.size() > 512; }
-  // One position of a long case where rounding decides which blocks are seen: the scores on either side of the cut are
-  // closer than the rounding of activations to int8 moves them, and the next token hangs on those blocks. Key formats
-  // and instruction sets that differ in the last place give gaps from -0.03 to 1.0 there, where the reference has 0.52.
-  bool last_position_is_a_tie = false;
+  // A known miss of the cpu, not a tie: both devices attend to the same blocks there, but inputs rounded to int8 move
+  // the gap between the two best from the reference's 0.52 to -0.03 (1.0 with float32 keys, 0.2 with the generic
+  // kernels).
+  bool last_position_is_a_known_miss = false;
 };
 
 std::vector<double> log_softmax(std::span<const float> logits) {
@@ -156,9 +156,9 @@ class GoldenParity : public ::testing::TestWithParam<std::string> {
 
 // Teacher-forced: the argmax at every step whose recorded gap says that rounding cannot have decided it.
 void expect_greedy(Harness& h, Sequence& s, const Golden& g, std::vector<float> logits, double gap_bound,
-                   bool first_is_a_tie = false) {
+                   bool first_is_a_known_miss = false) {
   for (size_t i = 0; i < g.greedy.size(); ++i) {
-    if (g.greedy_gap[i] > gap_bound && !(i == 0 && first_is_a_tie)) {
+    if (g.greedy_gap[i] > gap_bound && !(i == 0 && first_is_a_known_miss)) {
       EXPECT_EQ(argmax(logits), g.greedy[i].v) << "greedy step " << i << ", recorded gap " << g.greedy_gap[i];
     }
     if (i + 1 < g.greedy.size()) logits = h.decode(s, g.greedy[i]);
@@ -192,7 +192,7 @@ TEST_P(GoldenParity, CpuMatchesWithinItsBoundAndGreedyText) {
   if (g.nll) {
     EXPECT_NEAR(got.nll_sum / static_cast<double>(g.tokens.size() - 1), *g.nll, 0.03 * *g.nll);
   }
-  expect_greedy(h, *s, g, got.last_logits, g.selects_blocks() ? 0.5 : 0.1, g.last_position_is_a_tie);
+  expect_greedy(h, *s, g, got.last_logits, g.selects_blocks() ? 0.5 : 0.1, g.last_position_is_a_known_miss);
 }
 
 TEST(GoldenOverall, CpuStaysWithinMeanDivergenceAndTotalLikelihood) {
@@ -205,7 +205,7 @@ TEST(GoldenOverall, CpuStaysWithinMeanDivergenceAndTotalLikelihood) {
     const auto p = log_softmax(g.last_logits), q = log_softmax(got.last_logits);
     double kl = 0;
     for (size_t i = 0; i < p.size(); ++i) kl += std::exp(p[i]) * (p[i] - q[i]);
-    if (!g.last_position_is_a_tie) kl_sum += kl;
+    if (!g.last_position_is_a_known_miss) kl_sum += kl;
     if (!g.nll) continue;
     nll += got.nll_sum;
     nll_reference += *g.nll * static_cast<double>(g.tokens.size() - 1);
