@@ -104,7 +104,8 @@ class SynthTest(cli_test.CommandTest):
         first = running.stderr.readline()
         if b" free; free space" in first:
             running.communicate(timeout=60)
-            self.skipTest("the disk has no room for 6 GB")
+            print("absent: the disk has no room for 6 GB", flush=True)
+            os._exit(77)  # each test is a process of its own; unittest would report a skip as passed
         self.assertIn(b"strata: writing: ", first)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=60)
